@@ -1,0 +1,83 @@
+#include "support/crash.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/fault_point.h"
+#include "io/unsynced.h"
+#include "support/temp_folder.h"
+
+namespace firn {
+namespace {
+
+constexpr int kKilled = 137;
+
+pid_t start_child(const std::function<void()>& work) {
+  const pid_t pid = ::fork();
+  if (pid < 0) fail_errno(errno, "fork");
+  if (pid > 0) return pid;
+  int status = 0;
+  try {
+    work();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "in the child: %s\n", e.what());
+    status = 1;
+  }
+  ::_exit(status);
+}
+
+int wait_for_child(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) fail_errno(errno, "waitpid");
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+int run_in_child(const std::function<void()>& work) { return wait_for_child(start_child(work)); }
+
+int run_in_children(int count, const std::function<void(int index)>& work) {
+  std::vector<pid_t> children;
+  children.reserve(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) children.push_back(start_child([&] { work(i); }));
+  int num_failed = 0;
+  for (const pid_t pid : children) num_failed += wait_for_child(pid) != 0 ? 1 : 0;
+  return num_failed;
+}
+
+std::vector<std::string> fault_points_of(const std::function<void()>& work) {
+  const TempFolder folder;
+  const std::string log = folder / "points";
+  const int status = run_in_child([&] {
+    std::ofstream file(log);
+    set_fault_handler([&](const char* name) { file << name << std::endl; });
+    work();
+  });
+  if (status != 0) fail(ErrorKind::internal, "the work ended with status {}", status);
+  std::vector<std::string> names;
+  std::ifstream file(log);
+  for (std::string name; std::getline(file, name);) names.push_back(name);
+  return names;
+}
+
+void run_killed_at(size_t index, Crash crash, const std::function<void()>& work) {
+  const int status = run_in_child([&] {
+    if (crash == Crash::power) unsynced::enable();
+    set_fault_handler([&, passes = size_t{0}](const char*) mutable {
+      if (passes++ != index) return;
+      if (crash == Crash::power) unsynced::forget_now();
+      ::_exit(kKilled);
+    });
+    work();
+  });
+  if (status != kKilled) fail(ErrorKind::internal, "the work ended with status {} before pass {}", status, index);
+}
+
+}  // namespace firn
