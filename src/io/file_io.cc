@@ -44,6 +44,9 @@ class RelocatedFileIO : public FileIO {
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     return std::make_unique<RelocatedOutputFile>(io_->create(there(path)), path);
   }
+  std::unique_ptr<OutputFile> create_or_replace(const std::string& path) override {
+    return std::make_unique<RelocatedOutputFile>(io_->create_or_replace(there(path)), path);
+  }
   std::string read(const std::string& path) override { return io_->read(there(path)); }
   std::optional<std::string> read_if_exists(const std::string& path) override {
     return io_->read_if_exists(there(path));

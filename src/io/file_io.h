@@ -39,6 +39,8 @@ class FileIO {
   virtual std::shared_ptr<arrow::io::RandomAccessFile> open(const std::string& path) = 0;
   // Throws already_exists on close() if the path was taken meanwhile.
   virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
+  // As create, but close() replaces what is at `path` in one step: a reader sees the old file or the new.
+  virtual std::unique_ptr<OutputFile> create_or_replace(const std::string& path) = 0;
   virtual std::string read(const std::string& path) = 0;  // whole; throws not_found
   // nullopt: absent. Throws io if it is there and unreadable.
   virtual std::optional<std::string> read_if_exists(const std::string& path) = 0;

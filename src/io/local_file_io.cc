@@ -82,12 +82,19 @@ class TemporaryFileStream : public arrow::io::OutputStream {
 
 class LocalOutputFile : public OutputFile {
  public:
-  LocalOutputFile(std::string path, const std::string& local) : path_(std::move(path)), file_(local), stream_(file_) {}
+  LocalOutputFile(std::string path, const std::string& local, bool replaces)
+      : path_(std::move(path)), replaces_(replaces), file_(local), stream_(file_) {}
 
   const std::string& path() const override { return path_; }
   arrow::io::OutputStream& stream() override { return stream_; }
   void close() override {
     check(stream_.Flush(), "write " + path_);
+    if (replaces_) {
+      file_.rename_over_path({.before_name = "io.create.before_rename",
+                              .before_temporary_unlink = nullptr,
+                              .before_directory_sync = "io.create.before_directory_sync"});
+      return;
+    }
     const bool is_published = file_.link_to_path({.before_name = "io.create.before_link",
                                                   .before_temporary_unlink = "io.create.before_temporary_unlink",
                                                   .before_directory_sync = "io.create.before_directory_sync"});
@@ -96,6 +103,7 @@ class LocalOutputFile : public OutputFile {
 
  private:
   std::string path_;
+  bool replaces_;
   TemporaryFile file_;
   TemporaryFileStream stream_;
 };
@@ -107,7 +115,11 @@ class LocalFileIO : public FileIO {
   }
 
   std::unique_ptr<OutputFile> create(const std::string& path) override {
-    return std::make_unique<LocalOutputFile>(path, to_local(path));
+    return std::make_unique<LocalOutputFile>(path, to_local(path), false);
+  }
+
+  std::unique_ptr<OutputFile> create_or_replace(const std::string& path) override {
+    return std::make_unique<LocalOutputFile>(path, to_local(path), true);
   }
 
   std::string read(const std::string& path) override {

@@ -75,6 +75,17 @@ TEST_F(LocalFileIOTest, NeverCreatesOverAnotherWritersFile) {
   EXPECT_EQ(io_->read(path), "theirs");
 }
 
+TEST_F(LocalFileIOTest, ReplacesWhatIsThereOnlyWhereToldTo) {
+  const std::string path = folder_ / "a";
+  EXPECT_TRUE(io_->put_if_absent(path, "old"));
+  const std::unique_ptr<OutputFile> file = io_->create_or_replace(path);
+  check(file->stream().Write("new"), "write");
+  EXPECT_EQ(io_->read(path), "old");
+  file->close();
+  EXPECT_EQ(io_->read(path), "new");
+  EXPECT_EQ(io_->list(folder_.path(), true).size(), 1u);
+}
+
 TEST_F(LocalFileIOTest, KeepsApartAbsentAndUnreadable) {
   EXPECT_EQ(io_->read_if_exists(folder_ / "none"), std::nullopt);
   EXPECT_EQ(kind_of([&] { io_->read(folder_ / "none"); }), ErrorKind::not_found);

@@ -13,18 +13,23 @@ namespace {
 
 class FakeOutputFile : public OutputFile {
  public:
-  FakeOutputFile(FakeStore& store, std::string path)
-      : store_(store), path_(std::move(path)), stream_(check(arrow::io::BufferOutputStream::Create(), "buffer")) {}
+  FakeOutputFile(FakeStore& store, std::string path, bool replaces)
+      : store_(store),
+        path_(std::move(path)),
+        replaces_(replaces),
+        stream_(check(arrow::io::BufferOutputStream::Create(), "buffer")) {}
   const std::string& path() const override { return path_; }
   arrow::io::OutputStream& stream() override { return *stream_; }
   void close() override {
     const std::shared_ptr<arrow::Buffer> buffer = check(stream_->Finish(), "finish " + path_);
+    if (replaces_) return store_.replace(path_, std::string_view(*buffer));
     if (!store_.put_if_absent(path_, std::string_view(*buffer))) fail(ErrorKind::already_exists, "{} is there", path_);
   }
 
  private:
   FakeStore& store_;
   std::string path_;
+  bool replaces_;
   std::shared_ptr<arrow::io::BufferOutputStream> stream_;
 };
 
@@ -46,14 +51,9 @@ void FakeStore::before_put(std::function<void(const std::string&)> hook) {
   before_put_ = std::move(hook);
 }
 
-void FakeStore::break_path(const std::string& suffix) {
+void FakeStore::break_path(const std::string& suffix, int num_calls) {
   const std::lock_guard lock(mutex_);
-  broken_.push_back(suffix);
-}
-
-void FakeStore::mend_path(const std::string& suffix) {
-  const std::lock_guard lock(mutex_);
-  std::erase(broken_, suffix);
+  broken_[suffix] = num_calls;
 }
 
 std::vector<std::string> FakeStore::paths() {
@@ -76,7 +76,13 @@ std::shared_ptr<arrow::io::RandomAccessFile> FakeStore::open(const std::string& 
   return std::make_shared<arrow::io::BufferReader>(arrow::Buffer::FromString(read(path)));
 }
 
-std::unique_ptr<OutputFile> FakeStore::create(const std::string& path) { return std::make_unique<FakeOutputFile>(*this, path); }
+std::unique_ptr<OutputFile> FakeStore::create(const std::string& path) {
+  return std::make_unique<FakeOutputFile>(*this, path, false);
+}
+
+std::unique_ptr<OutputFile> FakeStore::create_or_replace(const std::string& path) {
+  return std::make_unique<FakeOutputFile>(*this, path, true);
+}
 
 std::string FakeStore::read(const std::string& path) {
   std::optional<std::string> bytes = read_if_exists(path);
@@ -101,7 +107,8 @@ bool FakeStore::put_if_absent(const std::string& path, std::string_view bytes) {
   if (hook) hook(path);
   const std::lock_guard lock(mutex_);
   check_path(path);
-  const auto lie = std::find_if(lies_.begin(), lies_.end(), [&](const auto& entry) { return path.ends_with(entry.first); });
+  const auto lie =
+      std::find_if(lies_.begin(), lies_.end(), [&](const auto& entry) { return path.ends_with(entry.first); });
   if (lie == lies_.end()) return put(path, bytes);
   const Lie kind = lie->second;
   lies_.erase(lie);
@@ -139,7 +146,8 @@ std::vector<FileInfo> FakeStore::list(const std::string& folder, bool recursive)
   const std::string prefix = folder + "/";
   std::vector<FileInfo> files;
   for (auto it = objects_.lower_bound(prefix); it != objects_.end() && it->first.starts_with(prefix); ++it) {
-    if (recursive || it->first.find('/', prefix.size()) == std::string::npos) files.push_back(info(it->first, it->second));
+    if (recursive || it->first.find('/', prefix.size()) == std::string::npos)
+      files.push_back(info(it->first, it->second));
   }
   return files;
 }
@@ -151,8 +159,11 @@ void FakeStore::remove(const std::string& path) {
 }
 
 void FakeStore::check_path(const std::string& path) {
-  for (const std::string& suffix : broken_) {
-    if (path.ends_with(suffix)) fail(ErrorKind::io, "{}: connection refused", path);
+  for (auto& [suffix, num_left] : broken_) {
+    if (num_left > 0 && path.ends_with(suffix)) {
+      --num_left;
+      fail(ErrorKind::io, "{}: connection refused", path);
+    }
   }
 }
 

@@ -30,14 +30,14 @@ class FakeStore : public FileIO {
   void deliver_late();
   // Runs before each put_if_absent, outside the lock: what another writer does just then.
   void before_put(std::function<void(const std::string& path)> hook);
-  // Every call that would touch a path ending with `suffix` throws io until the suffix is taken off again.
-  void break_path(const std::string& suffix);
-  void mend_path(const std::string& suffix);
+  // The next `num_calls` calls that would touch a path ending with `suffix` throw io.
+  void break_path(const std::string& suffix, int num_calls);
   std::vector<std::string> paths();                 // of all files, sorted
   int64_t num_reads(const std::string& path_part);  // of files whose path holds `path_part`
 
   std::shared_ptr<arrow::io::RandomAccessFile> open(const std::string& path) override;
   std::unique_ptr<OutputFile> create(const std::string& path) override;
+  std::unique_ptr<OutputFile> create_or_replace(const std::string& path) override;
   std::string read(const std::string& path) override;
   std::optional<std::string> read_if_exists(const std::string& path) override;
   bool put_if_absent(const std::string& path, std::string_view bytes) override;
@@ -62,7 +62,7 @@ class FakeStore : public FileIO {
   std::map<std::string, int64_t> reads_;
   std::vector<std::pair<std::string, Lie>> lies_;
   std::vector<std::pair<std::string, std::string>> late_;
-  std::vector<std::string> broken_;
+  std::map<std::string, int> broken_;  // calls left, by suffix
   std::function<void(const std::string&)> before_put_;
   int64_t next_etag_ = 1;
 };

@@ -1,0 +1,27 @@
+// What a try's base must say before anything is published on it (protocols P2, P3). Values only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "iceberg/commit/commit.h"
+
+namespace firn::iceberg {
+
+// The snapshot that a commit to `branch` follows: its head, or main's where the branch is not there yet; nullptr: none.
+// Throws invalid_argument if `branch` is a tag.
+const Snapshot* branch_head(const TableMetadata& base, const std::string& branch);
+
+// Whether `head`, which lacks the snapshot that a try staged on `base`, proves that the try is lost (P1.6): it is the
+// version the try would have been, or the snapshots of `branch` lead back to `base`'s without a gap.
+bool proves_lost(const LoadedTable& head, const LoadedTable& base, const std::string& branch);
+
+// Throws schema_mismatch if `base` gives a field id of `written` another name, place or type (promotion aside), never
+// gave it out, or requires what `written` leaves optional (P2).
+void check_field_ids(const TableMetadata& base, const Schema& written);
+
+// Throws partition_spec_drift if `base`'s default spec is not `written`.
+void check_partition_spec(const TableMetadata& base, const PartitionSpec& written, const Schema& schema);
+
+}  // namespace firn::iceberg

@@ -1,0 +1,94 @@
+// Table metadata v1–v3 (Iceberg spec, "Table Metadata", Appendix C). Values only: no file is opened here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "iceberg/transform.h"
+
+namespace firn::iceberg {
+
+struct Snapshot {
+  int64_t snapshot_id = 0;
+  std::optional<int64_t> parent_snapshot_id;
+  int64_t sequence_number = 0;             // 0 in v1
+  int64_t timestamp_ms = 0;
+  std::string manifest_list;               // empty only in old v1 tables, which have `manifests`
+  std::vector<std::string> manifests;      // v1 alone
+  std::map<std::string, std::string> summary;  // with "operation"
+  std::optional<int32_t> schema_id;
+  std::optional<int64_t> first_row_id;     // v3
+  std::optional<int64_t> added_rows;       // v3
+  std::string key_id;                      // v3 encryption; kept
+  const std::string& operation() const;    // "" if absent
+};
+
+struct SnapshotRef {
+  int64_t snapshot_id = 0;
+  bool is_branch = true;
+  std::optional<int32_t> min_snapshots_to_keep;
+  std::optional<int64_t> max_snapshot_age_ms, max_ref_age_ms;
+};
+
+struct SnapshotLogEntry { int64_t timestamp_ms = 0; int64_t snapshot_id = 0; };
+struct MetadataLogEntry { int64_t timestamp_ms = 0; std::string metadata_file; };
+
+struct TableMetadata {
+  int32_t format_version = 2;
+  std::string table_uuid;
+  std::string location;
+  int64_t last_sequence_number = 0;
+  int64_t last_updated_ms = 0;
+  int32_t last_column_id = 0;
+  int32_t current_schema_id = 0;
+  std::vector<Schema> schemas;
+  int32_t default_spec_id = 0;
+  std::vector<PartitionSpec> partition_specs;
+  int32_t last_partition_id = 999;
+  int32_t default_sort_order_id = 0;
+  std::vector<SortOrder> sort_orders;
+  std::map<std::string, std::string> properties;
+  std::optional<int64_t> current_snapshot_id;  // JSON -1 is none
+  std::vector<Snapshot> snapshots;
+  std::vector<SnapshotLogEntry> snapshot_log;
+  std::vector<MetadataLogEntry> metadata_log;
+  std::map<std::string, SnapshotRef> refs;     // "main" follows current_snapshot_id
+  std::vector<Json> statistics, partition_statistics;  // kept as they are
+  std::vector<Json> encryption_keys;                   // v3, kept
+  int64_t next_row_id = 0;                     // v3
+
+  const Schema& schema() const;                // current; throws corrupt if the id is dangling
+  const Schema& schema(int32_t id) const;      // throws corrupt
+  const PartitionSpec& spec() const;           // default
+  const PartitionSpec& spec(int32_t id) const;
+  const SortOrder& sort_order() const;
+  const Snapshot* current_snapshot() const;    // nullptr: none
+  const Snapshot* find_snapshot(int64_t id) const;
+  std::string property(std::string_view key, std::string_view fallback) const;
+  int64_t int_property(std::string_view key, int64_t fallback) const;  // throws invalid_argument if it is no number
+  bool bool_property(std::string_view key, bool fallback) const;
+};
+
+// Throws corrupt naming `where`, unsupported for a format version above 3. `bytes` may be gzip (told by magic bytes).
+TableMetadata parse_table_metadata(std::string_view bytes, std::string_view where);
+// Format version 2 or 3 (throws unsupported for 1).
+std::string serialize_table_metadata(const TableMetadata& metadata);
+
+// Metadata of a table that has no snapshot: fresh column ids (spec and sort order follow by name of their source in
+// `schema`), uuid made. Properties in `properties`: "format-version" is honoured (default 2) and not stored. Throws
+// invalid_argument for types that the version lacks, a name repeated, and so on.
+TableMetadata new_table_metadata(const std::string& location, const Schema& schema, const PartitionSpec& spec,
+                                 const SortOrder& order, std::map<std::string, std::string> properties, int64_t now_ms);
+
+// `schema` added as the current one (an equal one that is there is taken); ids must be the table's.
+void set_current_schema(TableMetadata& metadata, const Schema& schema, int32_t last_column_id);
+
+// Appends `snapshot` to the history of `ref` ("main" or another branch) and its log, sequence and row-id counters.
+void add_snapshot(TableMetadata& metadata, const Snapshot& snapshot, const std::string& branch);
+
+}  // namespace firn::iceberg

@@ -1,0 +1,423 @@
+#include "iceberg/parquet/file_reader.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <arrow/io/memory.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/file_reader.h>
+#include <parquet/page_index.h>
+#include <parquet/properties.h>
+
+#include "base/arrow_status.h"
+#include "iceberg/expr/row_filter.h"
+#include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/parquet/file_columns.h"
+#include "iceberg/parquet/flat_column.h"
+#include "iceberg/parquet/row_selection.h"
+
+namespace firn::iceberg {
+
+namespace {
+
+constexpr int64_t kWholeFileBytesMax = 1 << 20;   // smaller files are fetched in one read
+constexpr int64_t kPreBufferBytesMax = 8 << 20;   // nested columns of smaller row groups are fetched in few reads
+constexpr int64_t kBatchBytesMax = 32 << 20;      // of a batch, as far as the file's sizes tell
+constexpr int64_t kStreamBytes = 1 << 20;         // buffer of a column that is streamed
+
+// Counts what is read, and remembers whether it was reading that failed rather than decoding.
+class WatchedSource : public arrow::io::RandomAccessFile {
+ public:
+  WatchedSource(std::shared_ptr<arrow::io::RandomAccessFile> file, ReadCounters* counters)
+      : file_(std::move(file)), counters_(counters) {}
+
+  bool failed() const { return failed_; }
+
+  arrow::Status Close() override { return file_->Close(); }
+  bool closed() const override { return file_->closed(); }
+  arrow::Result<int64_t> Tell() const override { return file_->Tell(); }
+  arrow::Status Seek(int64_t position) override { return file_->Seek(position); }
+  arrow::Result<int64_t> GetSize() override { return file_->GetSize(); }
+  arrow::Result<int64_t> Read(int64_t bytes, void* out) override { return watch(file_->Read(bytes, out)); }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t bytes) override { return watch(file_->Read(bytes)); }
+  arrow::Result<int64_t> ReadAt(int64_t position, int64_t bytes, void* out) override {
+    return watch(file_->ReadAt(position, bytes, out));
+  }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(int64_t position, int64_t bytes) override {
+    return watch(file_->ReadAt(position, bytes));
+  }
+
+ private:
+  static int64_t size_of(int64_t bytes) { return bytes; }
+  static int64_t size_of(const std::shared_ptr<arrow::Buffer>& buffer) { return buffer->size(); }
+  template <class T>
+  arrow::Result<T> watch(arrow::Result<T> result) {
+    if (!result.ok()) failed_ = true;
+    else if (counters_ != nullptr) counters_->bytes_read += size_of(*result);
+    return result;
+  }
+
+  std::shared_ptr<arrow::io::RandomAccessFile> file_;
+  ReadCounters* counters_;
+  std::atomic<bool> failed_{false};  // Arrow may read ahead on threads of its own
+};
+
+// Rows of the mask between its first and last set bit; empty if none is.
+RowRange matching_span(const arrow::BooleanArray& mask) {
+  int64_t first = 0, end = mask.length();
+  while (first < end && !mask.Value(first)) ++first;
+  while (end > first && !mask.Value(end - 1)) --end;
+  return {first, end};
+}
+
+}  // namespace
+
+struct ParquetFileReader::State {
+  enum class ColumnKind : uint8_t { missing, flat, nested };
+  struct Column {
+    const Field* target;
+    ColumnKind kind = ColumnKind::missing;
+    FileColumn* file = nullptr;       // of file_schema; null if missing
+    SourceField source;
+    int arrow_index = -1;             // among the columns that Arrow's reader gives
+    bool in_filter = false;
+    std::unique_ptr<FlatColumnReader> reader;  // of the open row group
+    int64_t values_decoded = 0;       // of closed row groups
+  };
+
+  std::string path;
+  ParquetReadRequest request;
+  ReadCounters* counters;
+  std::shared_ptr<WatchedSource> source;
+  std::shared_ptr<arrow::io::RandomAccessFile> data;  // `source`, or all its bytes
+  parquet::ReaderProperties properties;
+  std::unique_ptr<parquet::ParquetFileReader> file;
+  std::shared_ptr<parquet::FileMetaData> footer;
+  std::vector<FileColumn> file_schema;
+  std::shared_ptr<arrow::Schema> arrow_schema;
+  AdaptRules rules;
+  std::vector<Column> columns;
+  bool nested = false;                // some column is
+  std::vector<int> arrow_leaves;
+  FilterColumns filter_columns;
+  bool filters_rows = false;          // all columns of the filter are at hand, and others are to be spared
+
+  int group = -1;                     // open row group
+  int64_t group_first = 0;            // file-wide position of its first row
+  int64_t next_group_first = 0;
+  int64_t batch_rows = 0;
+  std::vector<RowRange> ranges;       // what is left of the open row group, nested or not
+  size_t range = 0;
+  int64_t rows_reported = 0;          // rows_decoded so far
+  std::unique_ptr<parquet::arrow::FileReader> arrow_reader;
+  std::unique_ptr<arrow::RecordBatchReader> arrow_batches;
+  int64_t arrow_row = 0;
+
+  // What the Parquet library throws, as ours: reading failed, or what was read is no good.
+  template <class Work>
+  auto translate(Work&& work) {
+    const std::string what = "read " + path;
+    try {
+      return work();
+    } catch (const parquet::ParquetStatusException& error) {
+      if (error.status().IsNotImplemented()) throw Error(ErrorKind::unsupported, what, error);
+      throw Error(source->failed() ? ErrorKind::io : ErrorKind::corrupt, what, error);
+    } catch (const parquet::ParquetException& error) {
+      throw Error(source->failed() ? ErrorKind::io : ErrorKind::corrupt, what, error);
+    }
+  }
+
+  State(FileIO& io, const std::string& path, ParquetReadRequest request)
+      : path(path), request(std::move(request)), counters(this->request.counters),
+        rules{.error = ErrorKind::corrupt, .where = "in " + path, .from_file = true} {
+    std::shared_ptr<arrow::io::RandomAccessFile> opened = io.open(path);
+    if (counters != nullptr) ++counters->files_opened;
+    source = std::make_shared<WatchedSource>(opened, counters);
+    translate([&] {
+      int64_t size = this->request.file_size_bytes;
+      if (size == 0) {
+        PARQUET_ASSIGN_OR_THROW(size, opened->GetSize());
+      }
+      std::shared_ptr<arrow::io::RandomAccessFile> input = source;
+      if (size <= kWholeFileBytesMax) {
+        PARQUET_ASSIGN_OR_THROW(auto bytes, source->ReadAt(0, size));
+        input = std::make_shared<arrow::io::BufferReader>(std::move(bytes));
+      }
+      data = input;
+      properties.set_page_checksum_verification(true);
+      properties.enable_buffered_stream();
+      properties.set_buffer_size(kStreamBytes);
+      file = parquet::ParquetFileReader::Open(input, properties);
+      footer = file->metadata();
+      resolve_columns();
+    });
+  }
+
+  void resolve_columns() {
+    const Schema& projection = request.projection;
+    arrow_schema = to_arrow_schema(projection);
+    file_schema = file_columns(*footer->schema(), request.name_mapping, path);
+    for (const Field& field : projection.fields()) {
+      Column column{.target = &field};
+      column.file = find_column(file_schema, field.id);
+      if (column.file != nullptr && field.type->id() != TypeId::unknown) {
+        const bool is_leaf = column.file->leaf >= 0;
+        const parquet::ColumnDescriptor* leaf = is_leaf ? footer->schema()->Column(column.file->leaf) : nullptr;
+        const bool flat = is_leaf && leaf->max_repetition_level() == 0 && leaf->max_definition_level() <= 1;
+        column.kind = flat ? ColumnKind::flat : ColumnKind::nested;
+        nested |= !flat;
+        select_leaves(*column.file, field);
+        column.source = selected_source(*column.file);
+      } else {
+        missing_column(field, 0, field.name, rules);  // throws for a required one
+      }
+      columns.push_back(std::move(column));
+    }
+    if (nested) {
+      int next = 0;
+      for (const FileColumn& column : file_schema) {
+        if (!column.selected) continue;
+        add_selected_leaves(column, arrow_leaves);
+        for (Column& wanted : columns) {
+          if (wanted.file == &column) wanted.arrow_index = next;
+        }
+        ++next;
+      }
+    }
+    if (request.filter) resolve_filter();
+  }
+
+  void resolve_filter() {
+    collect_filter_columns(*request.filter);
+    // Rows are looked at only where that spares other columns something.
+    filters_rows = !nested;
+    bool spares = false;
+    for (const auto& [id, filter_column] : filter_columns) {
+      const auto column = std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.target->id == id; });
+      if (column == columns.end()) filters_rows = false;
+      else column->in_filter = true;
+    }
+    for (const Column& column : columns) spares |= !column.in_filter && column.kind == ColumnKind::flat;
+    filters_rows &= spares && !filter_columns.empty();
+  }
+
+  void collect_filter_columns(const Expression& filter) {
+    for (const ExpressionPtr& child : filter.children) collect_filter_columns(*child);
+    if (!filter.field_id) return;
+    const int32_t id = *filter.field_id;
+    FilterColumn column{.type = filter.type};
+    const FileColumn* found = find_in_structs(file_schema, id);
+    if (found != nullptr) {
+      column.leaf = found->leaf;
+    } else if (const Field* field = request.projection.find_field(id)) {
+      const bool top_level = request.projection.path_to(id).size() == 1;
+      const Value value = field->initial_default.value_or(Value{});
+      // A default inside a struct does not show where the struct is null.
+      if (top_level || is_null(value)) column.constant = value;
+    }
+    if (found == nullptr || column.leaf >= 0) filter_columns.emplace(id, std::move(column));
+  }
+
+  // A member of a struct at any depth; lists and maps are not entered, since their bounds say nothing of a row.
+  const FileColumn* find_in_structs(const std::vector<FileColumn>& level, int32_t id) const {
+    for (const FileColumn& column : level) {
+      if (column.id == id) return column.leaf < 0 || is_single(column.leaf) ? &column : nullptr;
+      if (const FileColumn* found = find_in_structs(column.children, id)) return found;
+    }
+    return nullptr;
+  }
+  bool is_single(int leaf) const { return footer->schema()->Column(leaf)->max_repetition_level() == 0; }
+
+  // The next row group that may hold a match; false at the end.
+  bool open_next_group() {
+    close_group();
+    while (++group < footer->num_row_groups()) {
+      const auto metadata = footer->RowGroup(group);
+      group_first = next_group_first;
+      next_group_first += metadata->num_rows();
+      if (metadata->num_rows() == 0) continue;
+      if (request.filter && !row_group_might_match(*request.filter, filter_columns, *metadata)) {
+        if (counters != nullptr) ++counters->row_groups_pruned;
+        continue;
+      }
+      if (counters != nullptr) ++counters->row_groups_read;
+      open_group(*metadata);
+      return true;
+    }
+    return false;
+  }
+
+  void open_group(const parquet::RowGroupMetaData& metadata) {
+    const int64_t rows = metadata.num_rows();
+    ranges = {{0, rows}};
+    range = 0;
+    std::vector<int> leaves;
+    for (const Column& column : columns) {
+      if (column.file != nullptr && column.kind != ColumnKind::missing) add_selected_leaves(*column.file, leaves);
+    }
+    int64_t compressed = 0, uncompressed = 0;
+    for (int leaf : leaves) {
+      const auto chunk = metadata.ColumnChunk(leaf);
+      if (!chunk->can_decompress())
+        fail(ErrorKind::unsupported, "column {} in {} is compressed with {}, which this build lacks",
+             chunk->path_in_schema()->ToDotString(), path, arrow::util::Codec::GetCodecAsString(chunk->compression()));
+      compressed += chunk->total_compressed_size();
+      uncompressed += chunk->total_uncompressed_size();
+    }
+    batch_rows = std::clamp<int64_t>(kBatchBytesMax / std::max<int64_t>(1, uncompressed / rows), 1,
+                                     std::max<int64_t>(1, request.batch_rows_max));
+    if (nested) return open_nested_group(compressed);
+    open_flat_group(metadata);
+  }
+
+  void open_flat_group(const parquet::RowGroupMetaData& metadata) {
+    std::map<int, std::vector<PageSpan>> pages;  // by leaf
+    std::map<int, PageBounds> bounds;
+    if (request.filter) {
+      std::vector<int> leaves;
+      for (const Column& column : columns) {
+        if (column.kind == ColumnKind::flat) leaves.push_back(column.file->leaf);
+      }
+      for (const auto& [id, column] : filter_columns) {
+        if (column.leaf >= 0 && std::find(leaves.begin(), leaves.end(), column.leaf) == leaves.end())
+          leaves.push_back(column.leaf);
+      }
+      const auto index_reader = file->GetPageIndexReader();
+      const auto group_index = index_reader ? index_reader->RowGroup(group) : nullptr;
+      for (int leaf : leaves) {
+        const auto chunk = metadata.ColumnChunk(leaf);
+        if (!group_index || !chunk->GetOffsetIndexLocation()) continue;
+        if (const auto offsets = group_index->GetOffsetIndex(leaf)) pages[leaf] = page_spans(*offsets, *chunk, metadata.num_rows());
+      }
+      for (const auto& [id, column] : filter_columns) {
+        const auto found = pages.find(column.leaf);
+        if (column.leaf < 0 || found == pages.end() || found->second.empty() || bounds.contains(column.leaf)) continue;
+        if (!metadata.ColumnChunk(column.leaf)->GetColumnIndexLocation()) continue;
+        if (auto index = group_index->GetColumnIndex(column.leaf))
+          bounds.emplace(column.leaf, PageBounds{.pages = found->second, .index = std::move(index)});
+      }
+      ranges = select_rows(*request.filter, filter_columns, metadata, bounds);
+    }
+    for (Column& column : columns) {
+      if (column.kind != ColumnKind::flat) continue;
+      const int leaf = column.file->leaf;
+      column.reader = std::make_unique<FlatColumnReader>(data, *footer->schema()->Column(leaf), *metadata.ColumnChunk(leaf),
+                                                         std::move(pages[leaf]), metadata.num_rows(), ranges, properties);
+    }
+  }
+
+  void open_nested_group(int64_t compressed) {
+    auto arrow_properties = parquet::default_arrow_reader_properties();
+    arrow_properties.set_batch_size(batch_rows);
+    arrow_properties.set_pre_buffer(compressed <= kPreBufferBytesMax);
+    arrow_properties.set_coerce_int96_timestamp_unit(arrow::TimeUnit::MICRO);
+    PARQUET_ASSIGN_OR_THROW(
+        arrow_reader, parquet::arrow::FileReader::Make(arrow::default_memory_pool(),
+                                                       parquet::ParquetFileReader::Open(data, properties, footer), arrow_properties));
+    PARQUET_ASSIGN_OR_THROW(arrow_batches, arrow_reader->GetRecordBatchReader({group}, arrow_leaves));
+    arrow_row = 0;
+    if (counters == nullptr) return;
+    const auto metadata = footer->RowGroup(group);
+    for (int leaf : arrow_leaves) counters->values_decoded += metadata->ColumnChunk(leaf)->num_values();
+    counters->rows_decoded += metadata->num_rows();
+  }
+
+  void close_group() {
+    arrow_batches.reset();
+    arrow_reader.reset();
+    for (Column& column : columns) {
+      if (!column.reader) continue;
+      if (counters != nullptr) counters->pages_pruned += column.reader->pages_total() - column.reader->pages_read();
+      column.values_decoded += column.reader->values_decoded();
+      column.reader.reset();
+    }
+  }
+
+  std::shared_ptr<arrow::Array> read_flat(Column& column, RowRange rows) {
+    const int64_t values_before = column.reader->values_decoded(), pages_before = column.reader->pages_read();
+    auto array = column.reader->read(rows);
+    if (counters != nullptr) {
+      counters->values_decoded += column.reader->values_decoded() - values_before;
+      counters->pages_read += column.reader->pages_read() - pages_before;
+      const int64_t in_file = column.values_decoded + column.reader->values_decoded();
+      if (in_file > rows_reported) {
+        counters->rows_decoded += in_file - rows_reported;
+        rows_reported = in_file;
+      }
+    }
+    return adapt_array(array, column.source, *column.target, column.target->name, rules);
+  }
+
+  std::shared_ptr<arrow::Array> read_column(Column& column, RowRange rows) {
+    return column.kind == ColumnKind::missing ? missing_column(*column.target, rows.size(), column.target->name, rules)
+                                              : read_flat(column, rows);
+  }
+
+  std::optional<PositionedBatch> next_flat() {
+    for (;;) {
+      while (range < ranges.size() && ranges[range].size() == 0) ++range;
+      if (range >= ranges.size()) {
+        if (!open_next_group()) return std::nullopt;
+        continue;
+      }
+      RowRange rows{ranges[range].first, std::min(ranges[range].end, ranges[range].first + batch_rows)};
+      ranges[range].first = rows.end;
+      arrow::ArrayVector arrays(columns.size());
+      if (filters_rows) {
+        arrow::FieldVector fields;
+        arrow::ArrayVector values;
+        for (size_t i = 0; i < columns.size(); ++i) {
+          if (!columns[i].in_filter) continue;
+          arrays[i] = read_column(columns[i], rows);
+          fields.push_back(arrow_schema->field(static_cast<int>(i)));
+          values.push_back(arrays[i]);
+        }
+        const auto batch = arrow::RecordBatch::Make(arrow::schema(std::move(fields)), rows.size(), std::move(values));
+        const RowRange span = matching_span(*evaluate(*request.filter, *batch));
+        if (span.size() == 0) continue;
+        for (auto& array : arrays) {
+          if (array) array = array->Slice(span.first, span.size());
+        }
+        rows = {rows.first + span.first, rows.first + span.end};
+      }
+      for (size_t i = 0; i < columns.size(); ++i) {
+        if (!arrays[i]) arrays[i] = read_column(columns[i], rows);
+      }
+      return PositionedBatch{.batch = arrow::RecordBatch::Make(arrow_schema, rows.size(), std::move(arrays)),
+                             .first_position = group_first + rows.first};
+    }
+  }
+
+  std::optional<PositionedBatch> next_nested() {
+    for (;;) {
+      std::shared_ptr<arrow::RecordBatch> read;
+      if (arrow_batches) PARQUET_THROW_NOT_OK(arrow_batches->ReadNext(&read));
+      if (!read) {
+        if (!open_next_group()) return std::nullopt;
+        continue;
+      }
+      if (read->num_rows() == 0) continue;
+      arrow::ArrayVector arrays;
+      for (const Column& column : columns) {
+        arrays.push_back(column.kind == ColumnKind::missing
+                             ? missing_column(*column.target, read->num_rows(), column.target->name, rules)
+                             : adapt_array(read->column(column.arrow_index), column.source, *column.target, column.target->name, rules));
+      }
+      PositionedBatch result{.batch = arrow::RecordBatch::Make(arrow_schema, read->num_rows(), std::move(arrays)),
+                             .first_position = group_first + arrow_row};
+      arrow_row += read->num_rows();
+      return result;
+    }
+  }
+};
+
+ParquetFileReader::ParquetFileReader(FileIO& io, const std::string& path, ParquetReadRequest request)
+    : state_(std::make_unique<State>(io, path, std::move(request))) {}
+
+ParquetFileReader::~ParquetFileReader() = default;
+
+std::optional<PositionedBatch> ParquetFileReader::next() {
+  return state_->translate([&] { return state_->nested ? state_->next_nested() : state_->next_flat(); });
+}
+
+}  // namespace firn::iceberg

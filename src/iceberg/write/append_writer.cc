@@ -1,0 +1,219 @@
+#include "iceberg/write/append_writer.h"
+
+#include <algorithm>
+
+#include <arrow/compute/api_vector.h>
+#include <arrow/util/byte_size.h>
+
+#include "base/arrow_status.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/uri.h"
+#include "base/uuid.h"
+#include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/write/partitioner.h"
+#include "iceberg/write/row_sorter.h"
+#include "iceberg/write/sort_keys.h"
+
+namespace firn::iceberg {
+
+namespace {
+
+constexpr size_t kOpenFilesMax = 16;               // where rows keep their order and so fan out to their partitions
+constexpr int64_t kTargetFileSizeBytes = 512LL << 20;
+constexpr int64_t kStepBytesMax = 8 << 20;         // sizes are looked at between steps
+
+// Runs of rows of one partition: calls visit(partition, first, count).
+template <class Visit>
+void for_each_run(const std::vector<uint32_t>& partitions, Visit&& visit) {
+  for (size_t first = 0; first < partitions.size();) {
+    size_t end = first + 1;
+    while (end < partitions.size() && partitions[end] == partitions[first]) ++end;
+    visit(partitions[first], static_cast<int64_t>(first), static_cast<int64_t>(end - first));
+    first = end;
+  }
+}
+
+}  // namespace
+
+struct AppendWriter::State {
+  std::shared_ptr<FileIO> io;
+  Schema schema;
+  PartitionSpec spec;
+  int32_t sort_order_id;
+  ParquetWriteOptions parquet_options;
+  int64_t target_bytes;
+  int64_t memory_bytes_max;
+  std::string data_folder;
+  std::string file_prefix = uuid_v4();
+  Partitioner partitioner;
+  SortKeyEncoder sort_keys;
+  bool sorts;        // else rows keep their order within a partition
+  RowSorter sorter;  // of all rows, or of those whose partitions are too many to be open at once
+  int64_t next_file = 0;
+  std::map<uint32_t, std::unique_ptr<ParquetFileWriter>> open_files;  // by partition
+  std::vector<bool> to_sorter;                                        // partitions that the sorter has rows of
+  std::vector<DataFile> files;
+  bool finished = false;
+
+  State(std::shared_ptr<FileIO> file_io, const TableMetadata& metadata, const WriteOptions& options)
+      : io(std::move(file_io)),
+        schema(metadata.schema()),
+        spec(metadata.spec()),
+        sort_order_id(metadata.sort_order().order_id),
+        parquet_options(ParquetWriteOptions::from_properties(metadata)),
+        target_bytes(options.target_file_size_bytes.value_or(
+            metadata.int_property("write.target-file-size-bytes", kTargetFileSizeBytes))),
+        memory_bytes_max(options.memory_bytes_max),
+        data_folder(metadata.property("write.data.path", join_path(metadata.location, "data"))),
+        partitioner(spec, schema),
+        sort_keys(options.already_sorted ? SortOrder{} : metadata.sort_order(), schema),
+        sorts(!options.already_sorted && !metadata.sort_order().fields.empty()),
+        sorter(to_arrow_schema(schema), [this](const arrow::RecordBatch& batch) { return keys_of(batch); },
+               options.memory_bytes_max / 2, options.spill_folder) {
+    if (target_bytes <= 0) fail(ErrorKind::invalid_argument, "the target file size is {} bytes: it must be above 0", target_bytes);
+    parquet_options.row_group_size_bytes =
+        std::min(parquet_options.row_group_size_bytes, std::max<int64_t>(1 << 20, memory_bytes_max / 4));
+  }
+
+  ~State() {
+    if (finished) return;
+    open_files.clear();
+    for (const DataFile& file : files) {
+      try {
+        io->remove(file.file_path);
+      } catch (const Error& error) {
+        // No snapshot names it: orphan removal finds it.
+        spdlog::debug("remove {}: {}", file.file_path, error.what());
+      }
+    }
+  }
+
+  SortKeys keys_of(const arrow::RecordBatch& batch) {
+    if (spec.is_unpartitioned()) return sort_keys.encode(batch, nullptr);
+    const std::vector<uint32_t> partitions = partitioner.assign(batch);
+    return sort_keys.encode(batch, &partitions);
+  }
+
+  void write(const std::shared_ptr<arrow::RecordBatch>& batch) {
+    if (batch->num_rows() == 0) return;
+    if (sorts) return sorter.add(batch);
+    fan_out(batch, partitioner.assign(*batch));
+  }
+
+  // Rows keep their order within their partition: a partition is written through, or goes to the sorter from its first row on.
+  void fan_out(const std::shared_ptr<arrow::RecordBatch>& batch, const std::vector<uint32_t>& partitions) {
+    const bool one = std::all_of(partitions.begin(), partitions.end(), [&](uint32_t p) { return p == partitions[0]; });
+    if (one) return fan_out_rows(partitions[0], batch);
+    std::map<uint32_t, std::vector<int64_t>> rows;
+    for (size_t row = 0; row < partitions.size(); ++row) rows[partitions[row]].push_back(static_cast<int64_t>(row));
+    std::vector<int64_t> sorter_rows;
+    for (auto& [partition, indices] : rows) {
+      if (streams(partition)) write_file(partition, take(batch, indices));
+      else sorter_rows.insert(sorter_rows.end(), indices.begin(), indices.end());
+    }
+    if (sorter_rows.empty()) return;
+    std::sort(sorter_rows.begin(), sorter_rows.end());
+    sorter.add(take(batch, sorter_rows));
+  }
+
+  void fan_out_rows(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& rows) {
+    if (streams(partition)) write_file(partition, rows);
+    else sorter.add(rows);
+  }
+
+  bool streams(uint32_t partition) {
+    if (partition < to_sorter.size() && to_sorter[partition]) return false;
+    if (open_files.contains(partition) || open_files.size() < kOpenFilesMax) return true;
+    to_sorter.resize(std::max<size_t>(to_sorter.size(), partition + 1), false);
+    to_sorter[partition] = true;
+    return false;
+  }
+
+  static std::shared_ptr<arrow::RecordBatch> take(const std::shared_ptr<arrow::RecordBatch>& batch,
+                                                  const std::vector<int64_t>& rows) {
+    const arrow::Int64Array indices(static_cast<int64_t>(rows.size()), arrow::Buffer::Wrap(rows));
+    return check(arrow::compute::Take(batch, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()), "split rows by partition")
+        .record_batch();
+  }
+
+  void write_file(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& batch) {
+    const int64_t row_bytes = std::max<int64_t>(1, check(arrow::util::ReferencedBufferSize(*batch), "measure rows") / batch->num_rows());
+    const int64_t step_bytes = std::clamp<int64_t>(target_bytes / 8, 64 << 10, kStepBytesMax);
+    const int64_t step = std::max<int64_t>(1, step_bytes / row_bytes);
+    for (int64_t first = 0; first < batch->num_rows(); first += step) {
+      // Opened when there is a row for it, and kept as null between two files: its partition goes on being written through.
+      std::unique_ptr<ParquetFileWriter>& file = open_files[partition];
+      if (!file) file = std::make_unique<ParquetFileWriter>(*io, next_path(partition), schema, parquet_options);
+      file->write(step >= batch->num_rows() ? *batch : *batch->Slice(first, step));
+      if (file->bytes_written() >= target_bytes) close_file(partition);
+    }
+    shrink_open_files();
+  }
+
+  // Open row groups take memory: the largest go to their files when all together take too much.
+  void shrink_open_files() {
+    if (open_files.size() < 2) return;  // the row group's own limit is enough
+    int64_t total = 0;
+    for (const auto& [partition, file] : open_files) total += file ? file->buffered_bytes() : 0;
+    while (total > memory_bytes_max / 4) {
+      ParquetFileWriter* largest = nullptr;
+      for (const auto& [partition, file] : open_files) {
+        if (file && (largest == nullptr || file->buffered_bytes() > largest->buffered_bytes())) largest = file.get();
+      }
+      const int64_t bytes = largest == nullptr ? 0 : largest->buffered_bytes();
+      if (bytes < (1 << 20)) return;  // smaller row groups would cost more than they spare
+      largest->end_row_group();
+      total -= bytes;
+    }
+  }
+
+  std::string next_path(uint32_t partition) {
+    std::string folder = data_folder;
+    const std::string path = spec.partition_path(partitioner.values(partition), schema);
+    if (!path.empty()) folder = join_path(folder, path);
+    return join_path(folder, fmt::format("{}-{:05}.parquet", file_prefix, next_file++));
+  }
+
+  void close_file(uint32_t partition) {
+    std::unique_ptr<ParquetFileWriter>& writer = open_files.at(partition);
+    if (!writer) return;
+    DataFile file = writer->close();
+    writer.reset();
+    file.partition = partitioner.values(partition);
+    file.partition_spec_id = spec.spec_id;
+    file.sort_order_id = sort_order_id;
+    files.push_back(std::move(file));
+  }
+
+  std::vector<DataFile> finish() {
+    for (const auto& [partition, file] : open_files) close_file(partition);
+    open_files.clear();
+    std::optional<uint32_t> open;  // partitions come one after another
+    sorter.finish([&](const std::shared_ptr<arrow::RecordBatch>& rows) {
+      for_each_run(partitioner.assign(*rows), [&](uint32_t partition, int64_t first, int64_t count) {
+        if (open && *open != partition) {
+          close_file(*open);
+          open_files.erase(*open);
+        }
+        open = partition;
+        write_file(partition, rows->Slice(first, count));
+      });
+    });
+    if (open) close_file(*open);
+    open_files.clear();
+    finished = true;
+    return std::move(files);
+  }
+};
+
+AppendWriter::AppendWriter(std::shared_ptr<FileIO> io, const TableMetadata& metadata, WriteOptions options)
+    : state_(std::make_unique<State>(std::move(io), metadata, options)) {}
+
+AppendWriter::~AppendWriter() = default;
+
+void AppendWriter::write(const std::shared_ptr<arrow::RecordBatch>& batch) { state_->write(conform(batch, state_->schema)); }
+
+std::vector<DataFile> AppendWriter::finish() { return state_->finish(); }
+
+}  // namespace firn::iceberg

@@ -1,0 +1,41 @@
+// Rows in, data files out: split by partition, sorted by the table's sort order, rolled by bytes written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <arrow/record_batch.h>
+
+#include "iceberg/parquet/file_writer.h"
+
+namespace firn::iceberg {
+
+struct WriteOptions {
+  int64_t memory_bytes_max = 256LL << 20;   // rows held for sorting and open encoders; beyond it runs are spilled and merged
+  std::optional<int64_t> target_file_size_bytes;  // else write.target-file-size-bytes (512 MiB)
+  std::string spill_folder;                 // empty: the system's temporary folder
+  // Rows come sorted as the table's sort order wants (the caller proves it): written through, file by file, without a sort.
+  bool already_sorted = false;
+};
+
+// Writes under the metadata's current schema, default spec and sort order into <location>/data (write.data.path honoured),
+// at paths that no other attempt uses. Files are durable when finish() returns. One thread.
+//   Rows are split by partition and, with a sort order, sorted within each partition over all rows given (a memory-bounded
+// external sort); without one they keep their order. NaN sorts last among values; nulls as the order says. At most one file a
+// partition is open at a time where the rows are sorted.
+class AppendWriter {
+ public:
+  AppendWriter(std::shared_ptr<FileIO> io, const TableMetadata& metadata, WriteOptions options = {});
+  ~AppendWriter();  // without finish(): what was written is removed as far as it can be, else it is an orphan
+  // `batch` is conformed to the schema first; throws schema_mismatch, then nothing of the batch was taken.
+  void write(const std::shared_ptr<arrow::RecordBatch>& batch);
+  std::vector<DataFile> finish();  // partition, spec id and sort order id are set
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace firn::iceberg
