@@ -1,0 +1,31 @@
+// Text in aligned columns.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace firn::cli {
+
+// Writes rows to standard output. Widths follow the titles and the first rows; a longer cell later pushes its line out.
+// Columns whose first cells are all numbers are set to the right. Memory is bounded. finish() writes what is held back.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> titles);
+  void add(std::vector<std::string> cells);
+  void finish();
+
+ private:
+  void fix_widths();
+  void print(const std::vector<std::string>& cells);
+
+  std::vector<std::string> titles_;
+  std::vector<std::vector<std::string>> held_;
+  std::vector<size_t> widths_;
+  std::vector<bool> is_right_;
+  bool is_fixed_ = false;
+};
+
+// Writes all of `text` to standard output. Throws io.
+void print_text(const std::string& text);
+
+}  // namespace firn::cli

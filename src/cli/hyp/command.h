@@ -1,0 +1,96 @@
+// What every command of `hyp` gets, and how it reaches the process that owns the cache.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "hyp/daemon/service.h"
+
+namespace firn::hyp {
+
+struct Invocation {
+  std::vector<std::string> words;       // as typed, without the program's name
+  std::string working_directory;        // relative paths are relative to it
+  int in = 0;                           // standard input
+  std::ostream* out = nullptr;
+  std::ostream* err = nullptr;
+  bool err_is_terminal = false;
+  const std::atomic<bool>* cancelled = nullptr;
+  Service* service = nullptr;           // set inside the daemon
+};
+
+// Exit statuses: 0 done, 1 failed, 2 usage, 3 done but some rows were rejected.
+inline constexpr int kFailed = 1, kUsage = 2, kSomeRejected = 3;
+
+// Parses and runs; never throws: errors go to invocation.err as "hyp: …".
+int run_hyp(const Invocation& invocation);
+
+// Runs `work` with the cache of `config` owned: in the daemon, or here if no other process owns it; else the daemon that owns
+// it is handed the whole invocation, or the end of the other process is waited for.
+int with_service(const Config& config, const Invocation& invocation, const std::function<int(Service&)>& work);
+
+std::string absolute_path(const Invocation& invocation, const std::string& path);
+
+// Tells how far a long step has come, at most once a second and not in its first: on a terminal in one line that is
+// overwritten, else as lines.
+class Progress {
+ public:
+  explicit Progress(const Invocation& invocation) : err_(*invocation.err), is_terminal_(invocation.err_is_terminal) {}
+  ~Progress();
+  void say(const std::string& text);
+
+ private:
+  std::ostream& err_;
+  bool is_terminal_;
+  bool shown_ = false;
+  int64_t next_us_ = 0;
+};
+
+// "1.5 MB", "12 s", "1,234": for people.
+std::string format_bytes(int64_t bytes);
+std::string format_count(int64_t count);
+std::string format_duration_us(int64_t micros);
+
+// Rows of text in aligned columns; numbers (columns whose every cell is one) to the right.
+void print_table(std::ostream& out, const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& rows);
+
+// --- the commands, one file a group ---
+int command_init(const Invocation& invocation, const std::string& path);
+
+struct IngestArguments {
+  std::string dataset;
+  std::vector<std::string> files;       // "-": standard input
+  std::string source = "default", id;
+  bool atomic = false, no_flush = false;
+};
+int command_ingest(const Config& config, const Invocation& invocation, const IngestArguments& arguments);
+
+struct CollectArguments {
+  std::string file, glob, name, dataset;
+  bool list = false;
+  std::string remove;
+};
+int command_collect(const Config& config, const Invocation& invocation, const CollectArguments& arguments);
+
+struct QueryArguments {
+  std::string sql, format = "table", output;
+  bool no_pruning = false, stats = false;
+};
+int command_query(const Config& config, const Invocation& invocation, const QueryArguments& arguments);
+
+struct SinkArguments {
+  std::vector<std::string> names;       // empty: all
+  bool json = false;
+};
+int command_sink_run(const Config& config, const Invocation& invocation, const SinkArguments& arguments);
+int command_sink_status(const Config& config, const Invocation& invocation, const SinkArguments& arguments);
+
+int command_status(const Config& config, const Invocation& invocation, bool json);
+int command_schema(const Config& config, const Invocation& invocation, const std::string& dataset, bool json);
+int command_flush(const Config& config, const Invocation& invocation);
+int command_daemon(const Config& config, const Invocation& invocation);
+
+}  // namespace firn::hyp

@@ -1,0 +1,72 @@
+// query, schema.
+#include <fstream>
+#include <ostream>
+
+#include "cli/hyp/command.h"
+#include "hyp/query/query.h"
+
+namespace firn::hyp {
+namespace {
+
+OutputFormat parse_format(const std::string& name) {
+  if (name == "json") return OutputFormat::json;
+  if (name == "csv") return OutputFormat::csv;
+  if (name == "parquet") return OutputFormat::parquet;
+  return OutputFormat::table;
+}
+
+int64_t write_rows(arrow::RecordBatchReader& rows, const Invocation& invocation, const QueryArguments& arguments) {
+  const OutputFormat format = parse_format(arguments.format);
+  if (arguments.output.empty()) return write_result(rows, format, *invocation.out);
+  const std::string path = absolute_path(invocation, arguments.output);
+  if (format == OutputFormat::parquet) return write_parquet_result(rows, path);
+  std::ofstream file(path, std::ios::trunc);
+  const int64_t count = write_result(rows, format, file);
+  file.close();
+  if (!file) fail(ErrorKind::io, "cannot write {}", path);
+  return count;
+}
+
+}  // namespace
+
+int command_query(const Config& config, const Invocation& invocation, const QueryArguments& arguments) {
+  if (arguments.format == "parquet" && arguments.output.empty()) fail(ErrorKind::invalid_argument, "--format parquet needs --output FILE");
+  const Cache cache(config);
+  iceberg::ReadCounters counters;
+  QueryOptions options;
+  options.prune = !arguments.no_pruning;
+  options.cancelled = invocation.cancelled;
+  options.counters = &counters;
+  const auto rows = run_query(cache, arguments.sql, options);
+  const int64_t count = write_rows(*rows, invocation, arguments);
+  if (!arguments.output.empty()) *invocation.err << format_count(count) << " rows into " << arguments.output << "\n";
+  if (arguments.stats) {
+    *invocation.err << fmt::format(
+        "files: {} planned, {} pruned; row groups: {} read, {} pruned; pages: {} read, {} pruned; {} rows, {} values decoded; {}\n",
+        counters.files_planned.load(), counters.files_pruned.load(), counters.row_groups_read.load(), counters.row_groups_pruned.load(),
+        counters.pages_read.load(), counters.pages_pruned.load(), format_count(counters.rows_decoded), format_count(counters.values_decoded),
+        format_bytes(counters.bytes_read));
+  }
+  return 0;
+}
+
+int command_schema(const Config& config, const Invocation& invocation, const std::string& dataset, bool json) {
+  const Cache cache(config);
+  const iceberg::Schema schema = cache.dataset_schema(dataset);
+  if (schema.fields().empty()) {
+    config.dataset(dataset);  // throws for a wrong name
+    fail(ErrorKind::not_found, "dataset {} has no columns yet: nothing was ingested, and the configuration declares none", dataset);
+  }
+  if (json) {
+    *invocation.out << schema.to_json().dump(2) << "\n";
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const iceberg::Field& field : schema.fields()) {
+    rows.push_back({field.name, field.type->to_string(), field.required ? "required" : "", field.doc});
+  }
+  print_table(*invocation.out, {"column", "type", "", ""}, rows);
+  return 0;
+}
+
+}  // namespace firn::hyp

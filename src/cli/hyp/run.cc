@@ -1,0 +1,112 @@
+// From words to a command.
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+
+#include "base/span.h"
+#include "cli/hyp/command.h"
+
+namespace firn::hyp {
+namespace {
+
+constexpr const char* kAbout =
+    "hyp captures rows into a local Iceberg cache, answers SQL over it, and ships only what is new to its sinks, each row "
+    "exactly once.";
+
+// Everything but the words themselves: what CLI11 fills in.
+struct Parsed {
+  std::string config_path;
+  std::string init_path = "hyp.json";
+  IngestArguments ingest;
+  CollectArguments collect;
+  QueryArguments query;
+  SinkArguments sink;
+  bool json = false;
+  std::string dataset;
+};
+
+void add_options(CLI::App& app, Parsed& p) {
+  app.require_subcommand(1);
+  app.add_option("--config", p.config_path, "The configuration (else HYP_CONFIG, ./hyp.json, ~/.config/hyp/hyp.json)");
+  app.set_help_all_flag("--help-all", "Help of every command");
+
+  auto* init = app.add_subcommand("init", "Write a commented configuration");
+  init->add_option("FILE", p.init_path, "Where; never over a file that is there")->capture_default_str();
+
+  auto* ingest = app.add_subcommand("ingest", "Take NDJSON rows into a dataset; run again, it takes only the rest");
+  ingest->add_option("DATASET", p.ingest.dataset)->required();
+  ingest->add_option("FILE", p.ingest.files, "NDJSON, plain, gzip or zstd; \"-\" or none is standard input");
+  ingest->add_option("--source", p.ingest.source, "The source partition")->capture_default_str();
+  ingest->add_option("--id", p.ingest.id, "Names a pipe, so that the same rows piped again are not taken twice");
+  ingest->add_flag("--atomic", p.ingest.atomic, "A pipe is taken whole or not at all");
+  ingest->add_flag("--no-flush", p.ingest.no_flush, "Leave the rows in the spool (durable, and visible to queries)");
+
+  auto* collect = app.add_subcommand("collect", "Follow files for good: appended lines are picked up by the daemon, and by this command without arguments");
+  collect->add_option("FILE", p.collect.file, "One file");
+  collect->add_option("--glob", p.collect.glob, "Every file of a pattern");
+  collect->add_option("--name", p.collect.name, "Names the registration, and the source partition");
+  collect->add_option("--dataset", p.collect.dataset, "The dataset (default: the name)");
+  collect->add_flag("--list", p.collect.list, "The registrations");
+  collect->add_option("--remove", p.collect.remove, "Drop the registration of that name; its rows stay");
+
+  auto* query = app.add_subcommand("query", "Answer one SQL statement; each dataset is a table");
+  query->add_option("SQL", p.query.sql)->required();
+  query->add_option("--format", p.query.format)->check(CLI::IsMember({"table", "json", "csv", "parquet"}))->capture_default_str();
+  query->add_option("--output", p.query.output, "Into a file (parquet needs one)");
+  query->add_flag("--no-pruning", p.query.no_pruning, "Read every file, row group and page");
+  query->add_flag("--stats", p.query.stats, "Print what was read and what was pruned");
+
+  auto* sink = app.add_subcommand("sink", "Sinks")->require_subcommand(1);
+  auto* sink_run = sink->add_subcommand("run", "Ship what is new");
+  auto* sink_status = sink->add_subcommand("status", "How far each sink is");
+  for (CLI::App* one : {sink_run, sink_status}) {
+    one->add_option("--sink", p.sink.names, "Only these");
+    one->add_flag("--json", p.sink.json, "As JSON");
+  }
+
+  auto* status = app.add_subcommand("status", "What the cache holds");
+  status->add_flag("--json", p.json, "As JSON");
+  auto* schema = app.add_subcommand("schema", "The columns of a dataset");
+  schema->add_option("DATASET", p.dataset)->required();
+  schema->add_flag("--json", p.json, "As Iceberg's schema JSON");
+  app.add_subcommand("flush", "Move spooled rows into the cache tables now");
+  app.add_subcommand("daemon", "Own the cache: HTTP capture, followed files, flushes, sinks on schedule; until SIGTERM");
+}
+
+int dispatch(CLI::App& app, const Parsed& p, const Invocation& invocation) {
+  if (app.got_subcommand("init")) return command_init(invocation, p.init_path);
+  const Config config = invocation.service != nullptr ? invocation.service->config()
+                                                      : find_config(p.config_path.empty() ? "" : absolute_path(invocation, p.config_path));
+  if (!config.trace_file.empty() && invocation.service == nullptr) set_trace_file(config.trace_file);
+  if (app.got_subcommand("ingest")) return command_ingest(config, invocation, p.ingest);
+  if (app.got_subcommand("collect")) return command_collect(config, invocation, p.collect);
+  if (app.got_subcommand("query")) return command_query(config, invocation, p.query);
+  if (app.got_subcommand("status")) return command_status(config, invocation, p.json);
+  if (app.got_subcommand("schema")) return command_schema(config, invocation, p.dataset, p.json);
+  if (app.got_subcommand("flush")) return command_flush(config, invocation);
+  if (app.got_subcommand("daemon")) return command_daemon(config, invocation);
+  if (app.get_subcommand("sink")->got_subcommand("run")) return command_sink_run(config, invocation, p.sink);
+  return command_sink_status(config, invocation, p.sink);
+}
+
+}  // namespace
+
+int run_hyp(const Invocation& invocation) {
+  CLI::App app(kAbout, "hyp");
+  Parsed parsed;
+  add_options(app, parsed);
+  try {
+    std::vector<std::string> reversed(invocation.words.rbegin(), invocation.words.rend());  // as CLI11 takes them
+    app.parse(reversed);
+    return dispatch(app, parsed, invocation);
+  } catch (const CLI::ParseError& e) {
+    const bool is_help = e.get_exit_code() == 0;
+    app.exit(e, *invocation.out, *invocation.err);
+    return is_help ? 0 : kUsage;
+  } catch (const std::exception& e) {
+    *invocation.err << "hyp: " << e.what() << "\n";
+    return kFailed;
+  }
+}
+
+}  // namespace firn::hyp

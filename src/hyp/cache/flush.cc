@@ -1,0 +1,196 @@
+#include <set>
+
+#include "base/fault_point.h"
+#include "base/log.h"
+#include "base/span.h"
+#include "base/uri.h"
+#include "hyp/cache/cache.h"
+#include "hyp/cache/flush_rows.h"
+#include "hyp/cache/flush_state.h"
+#include "hyp/cache/parallel.h"
+#include "hyp/cache/partition_flush.h"
+
+namespace firn::hyp {
+namespace {
+
+constexpr size_t kFirstRejectedMax = 20;
+
+// What is worked on at once: consecutive frames, with the place after them.
+struct Range {
+  std::vector<FrameAt> frames;
+  SpoolPosition until;
+  int64_t text_bytes = 0;
+};
+
+Range read_range(SpoolReader& reader, SpoolPosition end, int64_t bytes_max) {
+  Range range;
+  range.until = end;
+  while (auto at = reader.next()) {
+    range.text_bytes += static_cast<int64_t>(at->frame.text.size());
+    range.frames.push_back(std::move(*at));
+    if (range.text_bytes < bytes_max) continue;
+    range.until = range.frames.back().end;
+    break;
+  }
+  return range;
+}
+
+std::set<std::string> datasets_of(const Range& range) {
+  std::set<std::string> datasets;
+  for (const FrameAt& at : range.frames) {
+    if (!at.frame.text.empty()) datasets.insert(at.frame.dataset);
+  }
+  return datasets;
+}
+
+// What all flushes of one spool share while it is flushed.
+struct SpoolFlush {
+  Cache& cache;
+  Spool& spool;
+  FlushState state;
+  FlushReport report;
+  std::set<PartitionId> partitions;  // that took rows
+
+  DatasetConfig config_of(const std::string& dataset) const {
+    DatasetConfig config = cache.dataset_config(dataset);
+    config.source_column = state.routing.at(dataset);
+    return config;
+  }
+};
+
+// A dataset's frames go on being routed as they were when the first of them was (FlushState::routing).
+void settle_routing(SpoolFlush& flush, const std::set<std::string>& datasets) {
+  const FlushState before = flush.state;
+  for (const std::string& dataset : datasets) {
+    flush.state.routing.emplace(dataset, flush.cache.dataset_config(dataset).source_column);
+  }
+  if (flush.state != before) save_flush_state(flush.spool.folder(), flush.state);
+}
+
+void count_rejected(FlushReport& report, const std::string& dataset, const std::vector<RejectedRow>& rows) {
+  if (rows.empty()) return;
+  report.rejected += static_cast<int64_t>(rows.size());
+  report.rejected_by_dataset[dataset] += static_cast<int64_t>(rows.size());
+  for (const RejectedRow& row : rows) {
+    if (report.first_rejected.size() == kFirstRejectedMax) break;
+    report.first_rejected.push_back({dataset, row.source, row.line, row.column, row.reason});
+  }
+}
+
+// `lines` without those that are decided already, in order.
+void add_undecided(std::vector<LineRange>& ranges, const FrameAt& at, const RoutedLines& lines,
+                   const std::set<LinePlace>& decided) {
+  int64_t begin = lines.begin;
+  for (auto place = decided.lower_bound({at.begin, lines.begin});
+       place != decided.end() && place->frame == at.begin && place->line_offset < lines.end; ++place) {
+    if (place->line_offset > begin) ranges.push_back({&at, begin, place->line_offset});
+    const size_t newline = at.frame.text.find('\n', static_cast<size_t>(place->line_offset));
+    begin = newline == std::string::npos ? lines.end : static_cast<int64_t>(newline) + 1;
+  }
+  if (begin < lines.end) ranges.push_back({&at, begin, lines.end});
+}
+
+// The range's undecided lines by partition. Lines whose partition cannot be told become rejects here.
+std::map<PartitionId, std::vector<LineRange>> route(SpoolFlush& flush, const Range& range,
+                                                    const std::set<std::string>& datasets) {
+  std::map<std::string, DatasetConfig> configs;
+  std::map<std::string, std::set<LinePlace>> decided;
+  for (const std::string& dataset : datasets) {
+    configs.emplace(dataset, flush.config_of(dataset));
+    decided[dataset] = RejectsFile(flush.cache.config().cache_root, dataset)
+                           .decided(flush.spool.id(), flush.spool.progress(), flush.state.rejects_bytes[dataset]);
+  }
+  std::vector<RoutedFrame> routed(range.frames.size());
+  run_parallel(range.frames.size(), [&](size_t i) {
+    const Frame& frame = range.frames[i].frame;
+    if (!frame.text.empty()) routed[i] = route_lines(frame, configs.at(frame.dataset));
+  });
+  std::map<PartitionId, std::vector<LineRange>> work;
+  std::map<std::string, std::vector<RejectedRow>> rejected;
+  for (size_t i = 0; i < routed.size(); ++i) {
+    const FrameAt& at = range.frames[i];
+    for (const RoutedLines& lines : routed[i].lines) {
+      add_undecided(work[{at.frame.dataset, lines.source}], at, lines, decided.at(at.frame.dataset));
+    }
+    for (RejectedRow& row : describe_rejected(at, routed[i].rejected)) {
+      if (!decided.at(at.frame.dataset).contains(row.place)) rejected[at.frame.dataset].push_back(std::move(row));
+    }
+  }
+  for (const auto& [dataset, rows] : rejected) {
+    RejectsFile(flush.cache.config().cache_root, dataset).append(flush.spool.id(), rows);
+    count_rejected(flush.report, dataset, rows);
+  }
+  return work;
+}
+
+// True if every partition has the range's rows.
+bool flush_range(SpoolFlush& flush, const Range& range) {
+  const std::set<std::string> datasets = datasets_of(range);
+  settle_routing(flush, datasets);
+  bool all_committed = true;
+  for (const auto& [partition, lines] : route(flush, range, datasets)) {
+    if (lines.empty()) continue;
+    try {
+      const PartitionFlushed done =
+          flush_partition(flush.cache, flush.config_of(partition.dataset), partition, flush.spool.id(), range.until, lines);
+      count_rejected(flush.report, partition.dataset, done.rejected);
+      if (done.rows == 0) continue;
+      flush.report.rows += done.rows;
+      flush.report.rows_by_dataset[partition.dataset] += done.rows;
+      flush.report.commits += 1;
+      flush.partitions.insert(partition);
+      flush.report.partitions = static_cast<int64_t>(flush.partitions.size());
+    } catch (const Error& e) {
+      // The others are exact by their own markers (P6.4), so they go on.
+      flush.report.problems.push_back(fmt::format("{}: {}", partition.logical_path(), e.what()));
+      spdlog::error("flush of {}: {}", partition.logical_path(), e.what());
+      all_committed = false;
+    }
+  }
+  return all_committed;
+}
+
+// Each rejects file's length, where the next flush begins to look for decisions (FlushState::rejects_bytes). Only after the
+// progress is saved: decisions at or past it may then only follow.
+void remember_rejects(SpoolFlush& flush, const std::set<std::string>& datasets) {
+  const FlushState before = flush.state;
+  for (const std::string& dataset : datasets) {
+    const RejectsFile file(flush.cache.config().cache_root, dataset);
+    int64_t& remembered = flush.state.rejects_bytes[dataset];
+    if (file.size_bytes() != remembered) remembered = file.settle();
+  }
+  if (flush.state != before) save_flush_state(flush.spool.folder(), flush.state);
+}
+
+// Nothing is half-way in: a changed configuration may route what is spooled from now on.
+void take_configured_routing(SpoolFlush& flush) {
+  const FlushState before = flush.state;
+  for (auto& [dataset, column] : flush.state.routing) column = flush.cache.dataset_config(dataset).source_column;
+  if (flush.state != before) save_flush_state(flush.spool.folder(), flush.state);
+}
+
+}  // namespace
+
+FlushReport flush(Cache& cache, Spool& spool, int64_t range_bytes_max) {
+  Span span("hyp.flush");
+  std::lock_guard guard(spool.flush_mutex());
+  SpoolFlush flush{cache, spool, load_flush_state(spool.folder()), {}, {}};
+  const SpoolPosition end = spool.end();
+  if (spool.progress() < end) {
+    SpoolReader reader(spool.folder(), spool.progress(), end);
+    while (spool.progress() < end) {
+      const Range range = read_range(reader, end, range_bytes_max);
+      if (!flush_range(flush, range)) return flush.report;
+      spool.advance(range.until);
+      fault_point("flush.advanced");
+      flush.report.bytes += range.text_bytes;
+      remember_rejects(flush, datasets_of(range));
+    }
+  }
+  take_configured_routing(flush);
+  span.set("rows", flush.report.rows);
+  span.set("rejected", flush.report.rejected);
+  return flush.report;
+}
+
+}  // namespace firn::hyp

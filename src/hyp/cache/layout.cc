@@ -1,0 +1,99 @@
+#include "hyp/cache/layout.h"
+
+#include <filesystem>
+
+#include "base/clock.h"
+#include "base/civil_time.h"
+#include "base/log.h"
+#include "base/uri.h"
+
+namespace firn::hyp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSourcePrefix = "source=";
+
+// Names of the directories right in `folder`; none if it is absent.
+std::vector<std::string> subfolders(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->is_directory()) names.push_back(it->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) fail_errno(error.value(), "list " + folder);
+  return names;
+}
+
+// A folder whose name is not ours to decode is no partition: someone else put it there.
+std::optional<std::string> decode_or_skip(const std::string& folder, std::string_view segment) {
+  try {
+    return decode_segment(segment);
+  } catch (const Error& e) {
+    spdlog::warn("{} holds a folder that is no cache partition: {}", folder, e.what());
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::optional<Cursor> read_cursor(const std::string& partition_folder) {
+  const std::string path = join_path(partition_folder, "cursor.json");
+  const auto text = make_local_file_io()->read_if_exists(path);
+  if (!text) return std::nullopt;
+  const Json json = parse_json(*text, path);
+  Cursor cursor{get_string(json, "tableDir", path), get_string(json, "cacheId", path)};
+  if (cursor.table_dir.empty() || cursor.table_dir[0] == '.' || cursor.table_dir.find('/') != std::string::npos) {
+    fail(ErrorKind::corrupt, "{}: tableDir \"{}\" is no folder's name", path, cursor.table_dir);
+  }
+  return cursor;
+}
+
+void write_cursor(const std::string& partition_folder, const Cursor& cursor) {
+  const Json json = {{"v", 1},
+                     {"tableDir", cursor.table_dir},
+                     {"cacheId", cursor.cache_id},
+                     {"updatedAt", format_timestamp_ms_utc(now_ms())}};
+  replace_file(join_path(partition_folder, "cursor.json"), json.dump() + "\n");
+}
+
+std::vector<PartitionId> list_partitions(const std::string& cache_root, const std::optional<std::string>& dataset) {
+  const std::string root = join_path(cache_root, "datasets");
+  std::vector<PartitionId> partitions;
+  for (const std::string& segment : dataset ? std::vector{encode_segment(*dataset)} : subfolders(root)) {
+    const auto name = decode_or_skip(root, segment);
+    if (!name) continue;
+    const std::string folder = join_path(root, segment);
+    for (const std::string& child : subfolders(folder)) {
+      if (!child.starts_with(kSourcePrefix) || !fs::exists(fs::path(folder) / child / "cursor.json")) continue;
+      if (auto source = decode_or_skip(folder, std::string_view(child).substr(kSourcePrefix.size()))) {
+        partitions.push_back({*name, *source});
+      }
+    }
+  }
+  std::sort(partitions.begin(), partitions.end());
+  return partitions;
+}
+
+std::string generation_folder(const std::string& partition_folder, const std::string& table_dir) {
+  return join_path(partition_folder, table_dir);
+}
+
+std::string generation_lock_path(const std::string& partition_folder, const std::string& table_dir) {
+  return join_path(partition_folder, table_dir + ".lock");
+}
+
+std::optional<HeldGeneration> hold_generation(const std::string& partition_folder) {
+  auto cursor = read_cursor(partition_folder);
+  while (cursor) {
+    auto lock = FileLock::acquire(generation_lock_path(partition_folder, cursor->table_dir), FileLock::Mode::shared);
+    auto again = read_cursor(partition_folder);
+    if (again && again->table_dir == cursor->table_dir) {
+      return HeldGeneration{std::move(lock), generation_folder(partition_folder, cursor->table_dir)};
+    }
+    cursor = std::move(again);  // swapped in between: what we locked may be removed already
+  }
+  return std::nullopt;
+}
+
+}  // namespace firn::hyp

@@ -1,0 +1,24 @@
+// One partition's part of a flush: spooled lines in, one commit out (protocols P5.2, P6.2).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hyp/cache/cache.h"
+#include "hyp/cache/flush_rows.h"
+
+namespace firn::hyp {
+
+struct PartitionFlushed {
+  int64_t rows = 0;                   // committed now; 0: there was nothing to commit
+  std::vector<RejectedRow> rejected;  // decided now, durable in the rejects file
+};
+
+// Under the partition lock: takes the lines of frames past the table's marker, makes the table or widens its schema where they
+// need it, makes the decisions on what it cannot take durable, then stamps and commits the rest in one snapshot, with the
+// marker `until` in the same metadata commit. `lines` are whole lines in spool order, none of them decided before, of frames
+// that begin before `until`. Throws what befell the partition: then it has none of the lines, or (commit_unknown) all or none.
+PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, const PartitionId& partition,
+                                 const std::string& spool_id, SpoolPosition until, std::vector<LineRange> lines);
+
+}  // namespace firn::hyp

@@ -1,0 +1,47 @@
+// The rejects file of a dataset: lines that no partition takes, each once (protocols P6.3).
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "hyp/capture/spool.h"
+
+namespace firn::hyp {
+
+// A line in a spool.
+struct LinePlace {
+  SpoolPosition frame;      // where its frame begins
+  int64_t line_offset = 0;  // in the frame's text
+  auto operator<=>(const LinePlace&) const = default;
+};
+
+struct RejectedRow {
+  LinePlace place;
+  std::string source;       // the capture's source, or the partition's
+  int64_t line = 0;         // in its source, from 1
+  std::string column, reason;
+  std::string text;         // the line without its newline
+};
+
+// <cacheRoot>/rejects/<dataset>.ndjson. A decision stands once it is durable here, before the commit whose marker passes its
+// frame: a flush that comes again after a crash keeps to it, even if the schema has changed meanwhile and would take the line.
+// Shared by processes (a lock file beside it); torn tails are cut.
+class RejectsFile {
+ public:
+  RejectsFile(const std::string& cache_root, const std::string& dataset);
+  int64_t size_bytes() const;  // 0: absent
+  // The lines decided for `spool_id` in frames at or past `from`, as found past byte `begin_bytes`; durable when it returns.
+  std::set<LinePlace> decided(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const;
+  // Durable when it returns.
+  void append(const std::string& spool_id, const std::vector<RejectedRow>& rows) const;
+  // Cuts a torn tail, syncs, and returns the length: what is appended from now on lies past it.
+  int64_t settle() const;
+
+ private:
+  std::string path_, lock_path_;
+  std::string dataset_;
+};
+
+}  // namespace firn::hyp

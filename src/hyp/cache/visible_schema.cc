@@ -1,0 +1,130 @@
+#include "hyp/cache/visible_schema.h"
+
+#include "base/log.h"
+#include "hyp/cache/cache.h"
+
+namespace firn::hyp {
+namespace {
+
+using iceberg::Field;
+using iceberg::Schema;
+using iceberg::Type;
+using iceberg::TypeId;
+using iceberg::TypePtr;
+
+constexpr int32_t kTableFormatVersion = 3;
+
+std::vector<Field> merge_fields(const std::vector<Field>& a, const std::vector<Field>& b, const std::string& where);
+
+// nullptr: the two cannot be one.
+TypePtr merge_types(const TypePtr& a, const TypePtr& b, const std::string& where) {
+  if (a->id() == TypeId::struct_ && b->id() == TypeId::struct_) {
+    return Type::struct_of(merge_fields(a->fields(), b->fields(), where));
+  }
+  if (a->id() == TypeId::list && b->id() == TypeId::list) {
+    const TypePtr element = merge_types(a->element().type, b->element().type, where + ".element");
+    if (!element) return nullptr;
+    return Type::list_of(a->element().id, a->element().required && b->element().required, element);
+  }
+  if (a->id() == TypeId::map && b->id() == TypeId::map) {
+    const TypePtr key = merge_types(a->key().type, b->key().type, where + ".key");
+    const TypePtr value = merge_types(a->value().type, b->value().type, where + ".value");
+    if (!key || !value) return nullptr;
+    return Type::map_of(a->key().id, key, a->value().id, a->value().required && b->value().required, value);
+  }
+  if (a->is_nested() || b->is_nested()) return nullptr;
+  if (iceberg::can_promote(*b, *a, kTableFormatVersion)) return a;
+  if (iceberg::can_promote(*a, *b, kTableFormatVersion)) return b;
+  return nullptr;
+}
+
+std::vector<Field> merge_fields(const std::vector<Field>& a, const std::vector<Field>& b, const std::string& where) {
+  std::vector<Field> merged = a;
+  for (const Field& field : b) {
+    const auto same_name = [&](const Field& other) { return other.name == field.name; };
+    const auto found = std::find_if(merged.begin(), merged.end(), same_name);
+    if (found == merged.end()) {
+      merged.push_back(field);
+      merged.back().required = false;
+      continue;
+    }
+    const std::string title = where + "." + field.name;
+    if (TypePtr type = merge_types(found->type, field.type, title)) {
+      found->type = std::move(type);
+    } else {
+      spdlog::warn("{} is {} in one place and {} in another; the first stands", title, found->type->to_string(),
+                   field.type->to_string());
+    }
+    found->required = found->required && field.required;
+  }
+  for (Field& field : merged) {
+    const auto same_name = [&](const Field& other) { return other.name == field.name; };
+    if (std::none_of(b.begin(), b.end(), same_name)) field.required = false;
+  }
+  return merged;
+}
+
+// Ids that clash within a merged struct must go before a Schema can be made of it: numbers them depth first from 1.
+TypePtr renumber(const TypePtr& type, int32_t& next_id) {
+  switch (type->id()) {
+    case TypeId::struct_: {
+      std::vector<Field> fields = type->fields();
+      for (Field& field : fields) field.id = next_id++;
+      for (Field& field : fields) field.type = renumber(field.type, next_id);
+      return Type::struct_of(std::move(fields));
+    }
+    case TypeId::list: {
+      const int32_t id = next_id++;
+      return Type::list_of(id, type->element().required, renumber(type->element().type, next_id));
+    }
+    case TypeId::map: {
+      const int32_t key_id = next_id++, value_id = next_id++;
+      TypePtr key = renumber(type->key().type, next_id);
+      return Type::map_of(key_id, std::move(key), value_id, type->value().required,
+                          renumber(type->value().type, next_id));
+    }
+    default:
+      return type;
+  }
+}
+
+int32_t hidden_id(const Schema& schema, const char* name, TypeId type, std::string_view where) {
+  const Field* field = schema.find_field(std::string_view(name));
+  if (field == nullptr || field->type->id() != type) {
+    fail(ErrorKind::corrupt, "{}: the cache table's column {} is missing or of another type", where, name);
+  }
+  return field->id;
+}
+
+}  // namespace
+
+Schema without_hidden(const Schema& table_schema) {
+  std::vector<Field> fields;
+  for (const Field& field : table_schema.fields()) {
+    if (!is_hidden_column(field.name)) fields.push_back(field);
+  }
+  return Schema(std::move(fields), table_schema.schema_id());
+}
+
+Schema with_hidden(const Schema& visible) {
+  std::vector<Field> fields = visible.fields();
+  int32_t id = visible.highest_field_id();
+  fields.push_back({++id, kIngestSeqColumn, false, Type::primitive(TypeId::long_)});
+  fields.push_back({++id, kRowIdColumn, false, Type::primitive(TypeId::string)});
+  fields.push_back({++id, kBatchIdColumn, false, Type::primitive(TypeId::string)});
+  return Schema(std::move(fields), visible.schema_id());
+}
+
+HiddenIds hidden_ids(const Schema& table_schema, std::string_view where) {
+  return {hidden_id(table_schema, kIngestSeqColumn, TypeId::long_, where),
+          hidden_id(table_schema, kRowIdColumn, TypeId::string, where),
+          hidden_id(table_schema, kBatchIdColumn, TypeId::string, where)};
+}
+
+Schema merge_schemas(const Schema& a, const Schema& b, std::string_view where) {
+  int32_t next_id = 1;
+  const TypePtr merged = Type::struct_of(merge_fields(a.fields(), b.fields(), std::string(where)));
+  return Schema(renumber(merged, next_id)->fields());
+}
+
+}  // namespace firn::hyp

@@ -1,0 +1,25 @@
+// Schemas of cache tables with and without the hidden columns, and of datasets over several tables.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "iceberg/schema.h"
+
+namespace firn::hyp {
+
+// The columns that leave the cache; ids kept.
+iceberg::Schema without_hidden(const iceberg::Schema& table_schema);
+// `visible` with the three hidden columns at its end, under ids above its own.
+iceberg::Schema with_hidden(const iceberg::Schema& visible);
+// The ids of hidden columns in a table's schema. Throws corrupt naming `where` if one is missing or of another type.
+struct HiddenIds {
+  int32_t ingest_seq = 0, row_id = 0, batch_id = 0;
+};
+HiddenIds hidden_ids(const iceberg::Schema& table_schema, std::string_view where);
+
+// Columns of either, by name, `a`'s first, at any depth; of two types the one that the other may be promoted to. Where
+// neither may, `a`'s stands and the log says so under `where`. All optional but those that both require. Ids are fresh.
+iceberg::Schema merge_schemas(const iceberg::Schema& a, const iceberg::Schema& b, std::string_view where);
+
+}  // namespace firn::hyp

@@ -1,0 +1,202 @@
+// Strict JSON (RFC 8259) scanned in place, one NDJSON line at a time, without an allocation a value.
+//
+// Rows are read with this scanner and not through simdjson, whose trees keep neither the digits of a number (decimal columns
+// need them) nor integers beyond 64 bits. Besides, Arrow's Parquet library exports symbols of another version of simdjson: a
+// program that links both mixes them and crashes (seen with Debian's 3.0.1 and Arrow 26).
+#pragma once
+
+#include <bit>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace firn::hyp {
+
+// Deeper values are malformed to us, so that code which recurses over rows cannot run out of stack.
+inline constexpr int kJsonDepthMax = 64;
+
+struct JsonNumber {
+  const char* begin = nullptr;
+  const char* end = nullptr;
+  uint64_t digits = 0;      // of mantissa; exact only if num_digits <= 19
+  int num_digits = 0;       // without leading zeros
+  int32_t exponent10 = 0;   // value = digits * 10^exponent10
+  bool is_negative = false;
+  bool is_integer = true;   // neither fraction nor exponent in the text
+
+  std::string_view text() const { return {begin, static_cast<size_t>(end - begin)}; }
+  bool to_int64(int64_t& value) const;  // false: no integer (1.0 and 1e3 are ones), or beyond int64
+  bool to_double(double& value) const;  // nearest; false: beyond double
+};
+
+// The bytes between a string's quotes. Bytes below 0x20 are refused by the scan; escapes are checked by unescape_json.
+struct JsonString {
+  std::string_view raw;
+  bool has_escapes = false;
+};
+
+// Appends `raw` with its escapes resolved. False: an unknown escape or a lone surrogate; then `out` is as it was.
+bool unescape_json(std::string_view raw, std::string& out);
+
+// A cursor in one line. The byte after the line must be readable and '\n', which no token accepts and so ends every scan;
+// `readable_end` bounds what may be read by words. One thread.
+class JsonScanner {
+ public:
+  void start(const char* line, const char* line_end, const char* readable_end) {
+    line_ = p_ = line;
+    line_end_ = line_end;
+    readable_end_ = readable_end;
+    error_.clear();
+  }
+
+  char peek() const { return *p_; }
+  const char* position() const { return p_; }
+  const char* line_end() const { return line_end_; }
+  void advance(size_t count) { p_ += count; }
+  bool at_end() const { return p_ == line_end_; }
+  void skip_space() {
+    while (*p_ == ' ' || *p_ == '\t' || *p_ == '\r') ++p_;
+  }
+  bool take(char c) {
+    if (*p_ != c) return false;
+    ++p_;
+    return true;
+  }
+  // Takes `text` if it is next.
+  bool take_text(std::string_view text) {
+    if (static_cast<size_t>(readable_end_ - p_) < text.size() || std::memcmp(p_, text.data(), text.size()) != 0) {
+      return false;
+    }
+    p_ += text.size();
+    return true;
+  }
+  bool take_null() { return *p_ == 'n' && take_word("null"); }
+  bool take_true() { return *p_ == 't' && take_word("true"); }
+  bool take_false() { return *p_ == 'f' && take_word("false"); }
+
+  // At '"'. False: malformed, and error() says how.
+  bool take_string(JsonString& string) {
+    const char* begin = ++p_;
+    string.has_escapes = false;
+    for (;;) {
+      p_ = find_string_stop(p_);
+      if (*p_ == '"') {
+        string.raw = {begin, static_cast<size_t>(p_ - begin)};
+        ++p_;
+        return true;
+      }
+      if (*p_ != '\\') return fail(at_end() ? "the string does not end" : "a control character in a string");
+      string.has_escapes = true;
+      if (p_[1] == '\n') return fail("the string does not end");
+      p_ += 2;
+    }
+  }
+
+  // At '-' or a digit.
+  bool take_number(JsonNumber& number) {
+    number.begin = p_;
+    number.is_negative = take('-');
+    number.is_integer = true;
+    number.exponent10 = 0;
+    const char* first = p_;
+    uint64_t digits = 0;
+    while (*p_ >= '0' && *p_ <= '9') digits = digits * 10 + static_cast<uint64_t>(*p_++ - '0');
+    const auto count = static_cast<int>(p_ - first);
+    if (count == 0) return fail("a number without digits");
+    if (*first == '0' && count > 1) return fail("a number with a leading zero");
+    number.digits = digits;
+    number.num_digits = *first == '0' ? 0 : count;
+    if (*p_ == '.' || *p_ == 'e' || *p_ == 'E') return take_fraction(number);
+    number.end = p_;
+    return true;
+  }
+
+  // Past any value, checking all of it: keys repeated in an object at any depth too. `decides`: it holds something that is
+  // not null, [] or {}.
+  bool skip_value(int depth, bool& decides);
+
+  bool fail(const char* what);                 // false, for `return fail(…)`
+  bool fail_duplicate(std::string_view name);
+  const std::string& error() const { return error_; }
+
+  // The key as text; `scratch` holds it where it has escapes. False: bad escapes.
+  bool key_text(const JsonString& key, std::string& scratch, std::string_view& text) {
+    text = key.raw;
+    if (!key.has_escapes) return true;
+    scratch.clear();
+    if (!unescape_json(key.raw, scratch)) return fail("a bad escape or a lone surrogate in a key");
+    text = scratch;
+    return true;
+  }
+
+ private:
+  bool take_word(std::string_view word) {
+    for (size_t i = 0; i < word.size(); ++i) {
+      if (p_[i] != word[i]) return false;  // stops at the line's '\n' at the latest
+    }
+    p_ += word.size();
+    return true;
+  }
+
+  bool take_fraction(JsonNumber& number);
+
+  // The first '"', '\\' or byte below 0x20 at or after `p`, found eight bytes at a time: in a word minus 0x01…01 a borrow
+  // reaches only bytes above a true hit, so the lowest flagged byte is exact.
+  const char* find_string_stop(const char* p) const {
+    static_assert(std::endian::native == std::endian::little);
+    constexpr uint64_t kOnes = 0x0101010101010101;
+    for (; readable_end_ - p >= 8; p += 8) {
+      uint64_t word;
+      std::memcpy(&word, p, 8);
+      const uint64_t quote = word ^ (kOnes * '"');
+      const uint64_t escape = word ^ (kOnes * '\\');
+      const uint64_t hit = (((quote - kOnes) & ~quote) | ((escape - kOnes) & ~escape) | ((word - kOnes * 0x20) & ~word)) &
+                           (kOnes * 0x80);
+      if (hit != 0) return p + (std::countr_zero(hit) >> 3);
+    }
+    while (*p != '"' && *p != '\\' && static_cast<unsigned char>(*p) >= 0x20) ++p;
+    return p;
+  }
+
+  bool skip_object(int depth, bool& decides);
+
+  const char* line_ = nullptr;
+  const char* line_end_ = nullptr;
+  const char* readable_end_ = nullptr;
+  const char* p_ = nullptr;
+  std::string error_;
+};
+
+// A line without its newline, as a view that JsonScanner can read: the text's last line may lack the '\n' and is copied.
+class LineReader {
+ public:
+  explicit LineReader(std::string_view text) : text_(text) {
+    if (text_.starts_with("\xEF\xBB\xBF")) offset_ = 3;  // a byte order mark, as Windows programs write it
+  }
+
+  // False at the end. Blank lines are counted, and skipped.
+  bool next();
+  int64_t offset() const { return line_offset_; }   // of the line in the text
+  int64_t index() const { return index_; }          // blank lines counted
+  std::string_view line() const { return line_; }
+  const char* readable_end() const { return readable_end_; }
+
+ private:
+  std::string_view text_;
+  size_t offset_ = 0;
+  int64_t line_offset_ = 0;
+  int64_t index_ = -1;
+  std::string_view line_;
+  const char* readable_end_ = nullptr;
+  std::string last_line_;
+};
+
+// Whether `line` is one complete JSON value, blank space around it aside.
+bool is_complete_json(std::string_view line);
+
+bool is_valid_utf8(std::string_view text);
+
+}  // namespace firn::hyp

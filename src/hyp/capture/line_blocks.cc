@@ -1,0 +1,105 @@
+#include "hyp/capture/line_blocks.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace firn::hyp {
+namespace {
+
+constexpr int64_t kWaitUsMax = 500'000;
+
+void count_lines(LineBlock& block) {
+  const char* p = block.text.data();
+  const char* end = p + block.text.size();
+  while (p < end) {
+    const auto* newline = static_cast<const char*>(std::memchr(p, '\n', static_cast<size_t>(end - p)));
+    while (p < newline && (*p == ' ' || *p == '\t' || *p == '\r')) ++p;
+    ++block.lines;
+    block.rows += p < newline ? 1 : 0;
+    p = newline + 1;
+  }
+}
+
+}  // namespace
+
+bool LineBlocks::skip(int64_t bytes) {
+  std::vector<char> scratch(kBlockBytes);
+  while (bytes > 0) {
+    const auto wanted = static_cast<size_t>(std::min<int64_t>(bytes, static_cast<int64_t>(scratch.size())));
+    const ByteStream::Read read = stream_.read(scratch.data(), wanted);
+    if (read.is_end) return false;
+    bytes -= static_cast<int64_t>(read.count);
+  }
+  return true;
+}
+
+// Reads once, up to a block.
+void LineBlocks::fill() {
+  const size_t size = buffer_.size();
+  buffer_.resize(std::max(size + kBlockBytes / 4, kBlockBytes));
+  ByteStream::Read read;
+  try {
+    read = stream_.read(buffer_.data() + size, buffer_.size() - size);
+  } catch (const Error& error) {  // thrown again by next(), after the lines that came before
+    error_ = error;
+    read.is_end = true;
+  }
+  buffer_.resize(size + read.count);
+  if (size == 0) waiting_since_us_ = steady_us();
+  is_end_ = read.is_end;
+  is_idle_ = read.count == 0;
+}
+
+LineBlock LineBlocks::cut(size_t size) {
+  LineBlock block;
+  std::string rest = buffer_.substr(size);
+  block.text = std::move(buffer_);
+  block.text.resize(size);
+  block.bytes = static_cast<int64_t>(size) + dropped_;
+  buffer_ = std::move(rest);
+  dropped_ = 0;
+  searched_ = 0;
+  waiting_since_us_ = steady_us();
+  return block;
+}
+
+std::optional<LineBlock> LineBlocks::next() {
+  for (;;) {
+    // Enough, or all there is for now: up to the last newline.
+    const bool is_late = !buffer_.empty() && steady_us() - waiting_since_us_ > kWaitUsMax;
+    if (buffer_.size() >= kBlockBytes || is_idle_ || is_end_ || is_late) {
+      const std::string_view unsearched = std::string_view(buffer_).substr(searched_);
+      const size_t newline = unsearched.rfind('\n');
+      if (newline != std::string_view::npos) {
+        LineBlock block = cut(searched_ + newline + 1);
+        count_lines(block);
+        return block;
+      }
+      searched_ = buffer_.size();
+      if (buffer_.size() > row_bytes_max_ + 1) {
+        dropped_ += static_cast<int64_t>(buffer_.size() - row_bytes_max_ - 1);
+        buffer_.resize(row_bytes_max_ + 1);
+        searched_ = buffer_.size();
+      }
+    }
+    if (is_end_) break;
+    if (is_idle_) {
+      is_idle_ = false;
+      return std::nullopt;
+    }
+    fill();
+  }
+  if (error_) throw Error(*std::exchange(error_, std::nullopt));
+  if (buffer_.empty()) return std::nullopt;
+  LineBlock block = cut(buffer_.size());
+  block.text += '\n';
+  block.is_unterminated = true;
+  count_lines(block);
+  return block;
+}
+
+}  // namespace firn::hyp

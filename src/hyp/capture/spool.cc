@@ -1,0 +1,611 @@
+#include "hyp/capture/spool.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <exception>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fault_point.h"
+#include "base/log.h"
+#include "base/uri.h"
+#include "base/uuid.h"
+#include "hyp/capture/spool_format.h"
+#include "hyp/capture/spool_sources.h"
+
+namespace firn::hyp {
+namespace {
+
+constexpr int64_t kUnsyncedBytesMax = 32 << 20;   // frames held in memory against a failed sync
+constexpr int64_t kWritebackBytes = 4 << 20;      // the kernel is asked to begin writing so often
+constexpr size_t kWriteBufferBytes = 256 << 10;   // smaller frames are gathered into one write
+
+// What is known of a segment that was written by this process, or found by open().
+struct SegmentRecord {
+  int64_t number = 0;
+  int64_t end = 0;
+  SourcePositions sources;  // the last position of each source that has a frame here
+};
+
+// A frame to be written, and again if its sync fails.
+struct PreparedFrame {
+  std::string head;
+  const Frame* frame = nullptr;   // owned, or of a call that waits for its sync
+  std::unique_ptr<Frame> owned;
+  SpoolPosition* end = nullptr;   // where that call wants to know it
+};
+
+// One call's part in a group commit.
+struct Request {
+  std::vector<PreparedFrame> frames;
+  bool wants_sync = true;
+  std::optional<int64_t> epoch;   // of a call that has unsynced frames
+  bool is_done = false;
+  std::exception_ptr error;
+};
+
+// Left by killed processes: temporary files of io/local and segments of AtomicAppend.
+void remove_temporary_files(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  if (entries == nullptr) fail_errno(errno, "list " + folder);
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    if (name.ends_with(".tmp") || (name.starts_with('.') && name.find(".tmp-") != std::string_view::npos)) names.emplace_back(name);
+  }
+  for (const std::string& name : names) remove_file(join_path(folder, name));
+}
+
+}  // namespace
+
+struct Spool::State {
+  State(std::string folder_path, FileLock held, int64_t segment_bytes)
+      : folder(std::move(folder_path)),
+        id(folder.substr(folder.rfind('/') + 1)),
+        lock(std::move(held)),
+        segment_bytes_max(segment_bytes) {}
+
+  const std::string folder;
+  const std::string id;
+  FileLock lock;
+  const int64_t segment_bytes_max;
+  std::mutex flush_mutex;
+
+  // Taken first: the file that is written, by one call at a time for all that wait behind it.
+  std::mutex io_mutex;
+  std::optional<AppendFile> current;
+  Descriptor writeback_fd;                 // of `current`
+  int64_t writeback_begun = 0;
+  bool has_loose_tail = false;             // an abandoned segment has bytes that only the next one's first frame rules out
+  SpoolPosition previous;                  // the end of the last segment that counts, for the next one's first frame
+  std::vector<PreparedFrame> unsynced;     // written to `current` since its last sync
+  int64_t unsynced_bytes = 0;
+
+  mutable std::mutex mutex;                // of everything below
+  std::vector<Request*> queue;
+  SpoolPosition synced;                    // all frames before it are durable
+  std::deque<SegmentRecord> segments;      // not deleted; the last one is `current` while that is open
+  SpoolPosition progress;
+  SourcePositions saved;                   // as sources.json
+  SourcePositions latest;                  // saved, then what the segments have, unsynced frames included
+  SourcePositions foreign;                 // of the cache's other spools, when this one was opened
+  int64_t next_segment = 1;
+  int64_t epoch = 0;
+
+  void recover();
+  void load_foreign(const std::string& cache_root);
+
+  void run(Request& request);
+  // Each requires io_mutex.
+  void commit(const std::vector<Request*>& batch);
+  void write(std::deque<PreparedFrame>& pending, bool wants_sync);
+  void flush_buffer(std::string& buffer);
+  void begin_segment();
+  void sync_current();
+  void close_current();
+  void abandon_current();
+  void settle_tail();
+  void rebuild_latest();                   // requires mutex
+};
+
+// --- opening ---
+
+void Spool::State::recover() {
+  remove_temporary_files(folder);
+  saved = load_sources(folder);
+  progress = load_progress(folder);
+  const std::vector<int64_t> numbers = list_segments(folder);
+  next_segment = std::max<int64_t>(progress.segment, 1);
+  if (!numbers.empty()) next_segment = std::max(next_segment, numbers.back() + 1);
+  // A crash between saving the progress and deleting what is before it (P6.3).
+  for (const int64_t number : numbers) {
+    if (number < progress.segment) remove_file(segment_path(folder, number));
+  }
+  std::vector<Segment> counting = open_segments(folder);
+  for (const Segment& segment : counting) {
+    SegmentRecord record{.number = segment.number};
+    SegmentCursor cursor(segment, 0);
+    while (auto frame = cursor.next()) {
+      if (frame->kind == FrameKind::rows && !frame->frame.source_id.empty()) {
+        record.sources[frame->frame.source_id] = frame->frame.position;
+      }
+    }
+    record.end = cursor.offset();
+    if (record.end < segment.size_bytes) {
+      spdlog::info("{}: cut {} bytes that were never acknowledged", segment.path, segment.size_bytes - record.end);
+    }
+    segments.push_back(std::move(record));
+  }
+  // The frames found are built on from now on, so they must outlast a power cut (AppendFile::open syncs). Segments before the
+  // last one that counts were synced before the next was begun.
+  if (!segments.empty()) {
+    AppendFile::open(segment_path(folder, segments.back().number), segments.back().end);
+    previous = {segments.back().number, segments.back().end};
+  }
+  for (const int64_t number : numbers) {
+    const bool is_dropped = number > previous.segment && number >= progress.segment;
+    if (is_dropped) AppendFile::open(segment_path(folder, number), 0);
+  }
+  rebuild_latest();
+}
+
+void Spool::State::rebuild_latest() {
+  latest = saved;
+  for (const SegmentRecord& record : segments) {
+    for (const auto& [source, position] : record.sources) latest[source] = position;
+  }
+}
+
+void Spool::State::load_foreign(const std::string& cache_root) {
+  for (const std::string& other : list_spools(cache_root)) {
+    if (other == folder) continue;
+    try {
+      SourcePositions positions;
+      // Segments first: one that is deleted meanwhile has its positions in sources.json by then.
+      for (const Segment& segment : open_segments(other)) {
+        SegmentCursor cursor(segment, 0);
+        while (auto frame = cursor.next()) {
+          if (!frame->frame.source_id.empty()) positions[frame->frame.source_id] = frame->frame.position;
+        }
+      }
+      positions.merge(load_sources(other));
+      for (const auto& [source, position] : positions) {
+        SourcePosition& known = foreign[source];
+        if (position.updated_ms >= known.updated_ms) known = position;
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::corrupt) throw;
+      spdlog::warn("sources last read into another spool may be read again: {}", error.what());
+    }
+  }
+}
+
+Spool::Spool(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Spool::~Spool() {
+  State& state = *state_;
+  if (!state.current || state.unsynced_bytes > 0) return;
+  try {
+    // Lets a later open() tell damage to the last frames from a torn tail. Nothing rests on it, so it is not synced.
+    state.current->append(encode_end(state.synced));
+  } catch (const std::exception& error) {
+    spdlog::debug("{}: the closing frame was not written: {}", state.folder, error.what());
+  }
+}
+
+std::unique_ptr<Spool> Spool::open(const std::string& cache_root, int64_t segment_bytes_max) {
+  const auto open_in = [&](const std::string& folder) -> std::unique_ptr<Spool> {
+    std::optional<FileLock> lock = FileLock::try_acquire(join_path(folder, "lock"), FileLock::Mode::exclusive);
+    if (!lock) return nullptr;
+    auto state = std::make_unique<State>(folder, std::move(*lock), segment_bytes_max);
+    state->recover();
+    state->load_foreign(cache_root);
+    return std::unique_ptr<Spool>(new Spool(std::move(state)));
+  };
+  for (const std::string& folder : list_spools(cache_root)) {
+    if (auto spool = open_in(folder)) return spool;
+  }
+  for (;;) {
+    const std::string folder = join_path(join_path(cache_root, "spool"), uuid_v4());
+    make_directories(folder);
+    // Another process may take the folder between the two steps; then it is that one's.
+    if (auto spool = open_in(folder)) return spool;
+  }
+}
+
+std::vector<std::unique_ptr<Spool>> Spool::open_abandoned(const std::string& cache_root) {
+  std::vector<std::unique_ptr<Spool>> spools;
+  for (const std::string& folder : list_spools(cache_root)) {
+    std::optional<FileLock> lock = FileLock::try_acquire(join_path(folder, "lock"), FileLock::Mode::exclusive);
+    if (!lock) continue;
+    auto state = std::make_unique<State>(folder, std::move(*lock), 64 << 20);
+    state->recover();
+    if (state->segments.empty()) continue;
+    spools.push_back(std::unique_ptr<Spool>(new Spool(std::move(state))));
+  }
+  return spools;
+}
+
+const std::string& Spool::id() const { return state_->id; }
+const std::string& Spool::folder() const { return state_->folder; }
+
+// --- appending ---
+
+void Spool::State::begin_segment() {
+  int64_t number = 0;
+  {
+    std::lock_guard guard(mutex);
+    number = next_segment++;
+    segments.push_back({.number = number});
+  }
+  const std::string path = segment_path(folder, number);
+  fault_point("spool.segment.before_create");
+  current = AppendFile::open(path);
+  writeback_fd = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  writeback_begun = 0;
+  current->append(encode_start({.previous_segment = previous.segment, .previous_end = previous.offset}, previous));
+  std::lock_guard guard(mutex);
+  segments.back().end = current->size_bytes();
+}
+
+// Before segments are read that a failed write may have left with a tail, or a whole one is put after them.
+void Spool::State::settle_tail() {
+  if (!has_loose_tail) return;
+  if (!current) begin_segment();
+  sync_current();
+}
+
+void Spool::State::sync_current() {
+  if (!current) return;
+  current->sync();
+  fault_point("spool.append.after_sync");
+  has_loose_tail = false;
+  std::lock_guard guard(mutex);
+  SegmentRecord& record = segments.back();
+  record.end = current->size_bytes();
+  synced = {record.number, record.end};
+  for (const PreparedFrame& prepared : unsynced) {
+    if (!prepared.frame->source_id.empty()) record.sources[prepared.frame->source_id] = prepared.frame->position;
+  }
+  unsynced.clear();
+  unsynced_bytes = 0;
+}
+
+void Spool::State::close_current() {
+  sync_current();
+  std::lock_guard guard(mutex);
+  previous = {segments.back().number, segments.back().end};
+  current.reset();
+  writeback_fd = Descriptor();
+}
+
+// What was not synced is given up where it stands: the next segment's first frame will say so (P15).
+void Spool::State::abandon_current() {
+  std::lock_guard guard(mutex);
+  current.reset();
+  writeback_fd = Descriptor();
+  if (segments.empty() || segments.back().number <= previous.segment) return;  // none was begun
+  const int64_t number = segments.back().number;
+  const int64_t end = synced.segment == number ? synced.offset : 0;
+  if (end == 0) {
+    segments.pop_back();
+  } else {
+    segments.back().end = end;
+    previous = {number, end};
+  }
+  // Until that frame is there, readers and a restart would take the tail for good. Only a help: the cut is not synced.
+  const std::string path = segment_path(folder, number);
+  has_loose_tail = ::truncate(path.c_str(), static_cast<off_t>(end)) != 0 && errno != ENOENT;
+}
+
+void Spool::State::flush_buffer(std::string& buffer) {
+  if (buffer.empty()) return;
+  fault_point("spool.append.before_write");
+  current->append(buffer);
+  buffer.clear();
+}
+
+void Spool::State::write(std::deque<PreparedFrame>& pending, bool wants_sync) {
+  std::string buffer;  // small frames, gathered
+  while (!pending.empty()) {
+    if (current && current->size_bytes() + static_cast<int64_t>(buffer.size()) >= segment_bytes_max) {
+      flush_buffer(buffer);
+      close_current();
+    }
+    if (!current) begin_segment();
+    PreparedFrame& prepared = unsynced.emplace_back(std::move(pending.front()));
+    pending.pop_front();
+    const std::string& text = prepared.frame->text;
+    unsynced_bytes += static_cast<int64_t>(prepared.head.size() + text.size());
+    buffer += prepared.head;
+    if (text.size() < kWriteBufferBytes) {
+      buffer += text;
+      if (buffer.size() >= kWriteBufferBytes) flush_buffer(buffer);
+    } else {
+      flush_buffer(buffer);
+      current->append(text);
+    }
+    const int64_t end = current->size_bytes() + static_cast<int64_t>(buffer.size());
+    std::lock_guard guard(mutex);
+    segments.back().end = end;
+    if (prepared.end != nullptr) *prepared.end = {segments.back().number, end};
+    if (!prepared.frame->source_id.empty()) latest[prepared.frame->source_id] = prepared.frame->position;
+  }
+  flush_buffer(buffer);
+  if (!current) return;
+  if (wants_sync || unsynced_bytes >= kUnsyncedBytesMax) {
+    sync_current();
+  } else if (current->size_bytes() - writeback_begun >= kWritebackBytes) {
+    // A hint to the kernel to begin writing, so that the sync to come finds little left to do.
+    ::sync_file_range(writeback_fd.get(), writeback_begun, current->size_bytes() - writeback_begun, SYNC_FILE_RANGE_WRITE);
+    writeback_begun = current->size_bytes();
+  }
+}
+
+void Spool::State::commit(const std::vector<Request*>& batch) {
+  std::deque<PreparedFrame> pending;
+  bool wants_sync = false;
+  for (Request* request : batch) {
+    if (request->epoch && *request->epoch != epoch) {
+      request->error = std::make_exception_ptr(
+          Error(ErrorKind::io, fmt::format("{}: rows that were not yet synced are lost: a write failed, and failed again; take the "
+                                           "source again from its last position", folder)));
+      continue;
+    }
+    wants_sync |= request->wants_sync;
+    for (PreparedFrame& prepared : request->frames) pending.push_back(std::move(prepared));
+  }
+  std::exception_ptr failure;
+  try {
+    try {
+      write(pending, wants_sync);
+    } catch (const Error& error) {
+      spdlog::warn("{}: the segment is abandoned and what was not acknowledged is written anew: {}", folder, error.what());
+      abandon_current();
+      pending.insert(pending.begin(), std::make_move_iterator(unsynced.begin()), std::make_move_iterator(unsynced.end()));
+      unsynced.clear();
+      unsynced_bytes = 0;
+      write(pending, /*wants_sync=*/true);
+    }
+  } catch (...) {  // reported to every call that waits for these frames
+    failure = std::current_exception();
+    abandon_current();
+    unsynced.clear();
+    unsynced_bytes = 0;
+  }
+  std::lock_guard guard(mutex);
+  if (failure) {
+    ++epoch;
+    rebuild_latest();
+  }
+  for (Request* request : batch) {
+    if (failure && !request->error) request->error = failure;
+    request->is_done = true;
+  }
+}
+
+// Whoever gets the file first writes for all that wait behind it, with one sync.
+void Spool::State::run(Request& request) {
+  {
+    std::lock_guard guard(mutex);
+    queue.push_back(&request);
+  }
+  {
+    std::lock_guard io_guard(io_mutex);
+    std::vector<Request*> batch;
+    {
+      std::lock_guard guard(mutex);
+      if (!request.is_done) batch.swap(queue);
+    }
+    if (!batch.empty()) commit(batch);
+  }
+  if (request.error) std::rethrow_exception(request.error);
+}
+
+SpoolPosition Spool::append(const std::vector<Frame>& frames) {
+  SpoolPosition synced;
+  {
+    std::lock_guard guard(state_->mutex);
+    synced = state_->synced;
+  }
+  Request request;
+  SpoolPosition end;
+  for (const Frame& frame : frames) {
+    request.frames.push_back({.head = encode_rows_head(frame, synced), .frame = &frame, .owned = nullptr, .end = &end});
+  }
+  state_->run(request);
+  return end;
+}
+
+void Spool::append_unsynced(Frame frame, int64_t epoch) {
+  SpoolPosition synced;
+  {
+    std::lock_guard guard(state_->mutex);
+    synced = state_->synced;
+  }
+  Request request;
+  request.wants_sync = false;
+  request.epoch = epoch;
+  auto owned = std::make_unique<Frame>(std::move(frame));
+  std::string head = encode_rows_head(*owned, synced);
+  request.frames.push_back({.head = std::move(head), .frame = owned.get(), .owned = nullptr, .end = nullptr});
+  request.frames.back().owned = std::move(owned);
+  state_->run(request);
+}
+
+void Spool::sync(int64_t epoch) {
+  Request request;
+  request.epoch = epoch;
+  state_->run(request);
+}
+
+int64_t Spool::epoch() const {
+  std::lock_guard guard(state_->mutex);
+  return state_->epoch;
+}
+
+std::optional<SourcePosition> Spool::source_position(const std::string& source_id) const {
+  const State& state = *state_;
+  std::lock_guard guard(state.mutex);
+  const auto ours = state.latest.find(source_id);
+  const auto theirs = state.foreign.find(source_id);
+  if (theirs != state.foreign.end() && (ours == state.latest.end() || theirs->second.updated_ms > ours->second.updated_ms)) {
+    return theirs->second;
+  }
+  return ours == state.latest.end() ? std::nullopt : std::optional(ours->second);
+}
+
+std::vector<std::pair<std::string, SourcePosition>> Spool::source_positions(const std::string& id_prefix) const {
+  const State& state = *state_;
+  SourcePositions found;
+  std::lock_guard guard(state.mutex);
+  for (const SourcePositions* positions : {&state.latest, &state.foreign}) {
+    for (auto it = positions->lower_bound(id_prefix); it != positions->end() && it->first.starts_with(id_prefix); ++it) {
+      const auto [known, is_new] = found.emplace(*it);
+      if (!is_new && it->second.updated_ms > known->second.updated_ms) known->second = it->second;
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+int64_t Spool::unflushed_bytes() const {
+  const State& state = *state_;
+  std::lock_guard guard(state.mutex);
+  int64_t bytes = 0;
+  for (const SegmentRecord& record : state.segments) {
+    if (record.number < state.progress.segment) continue;
+    bytes += record.end - (record.number == state.progress.segment ? state.progress.offset : 0);
+  }
+  return bytes;
+}
+
+// --- the flush's side ---
+
+SpoolPosition Spool::progress() const {
+  std::lock_guard guard(state_->mutex);
+  return state_->progress;
+}
+
+SpoolPosition Spool::end() {
+  State& state = *state_;
+  std::lock_guard io_guard(state.io_mutex);
+  if (state.current) {
+    Request request;  // through commit(), so that a failed sync is met as it is there
+    state.commit({&request});
+    if (request.error) std::rethrow_exception(request.error);
+  }
+  state.settle_tail();
+  if (state.current) state.close_current();
+  std::lock_guard guard(state.mutex);
+  return {state.next_segment, 0};
+}
+
+void Spool::advance(SpoolPosition progress) {
+  State& state = *state_;
+  SourcePositions saved;
+  std::vector<int64_t> deleted;
+  bool has_sources = false;
+  {
+    std::lock_guard guard(state.mutex);
+    saved = state.saved;
+    for (const SegmentRecord& record : state.segments) {
+      if (record.number >= progress.segment) break;
+      deleted.push_back(record.number);
+      for (const auto& [source, position] : record.sources) saved[source] = position;
+      has_sources |= !record.sources.empty();
+    }
+  }
+  SourcePositions pruned;
+  if (has_sources) {
+    pruned = prune_sources(saved, now_ms());
+    fault_point("spool.advance.before_sources");
+    save_sources(state.folder, saved);
+  }
+  fault_point("spool.advance.before_progress");
+  save_progress(state.folder, progress);
+  {
+    std::lock_guard guard(state.mutex);
+    state.progress = progress;
+    state.saved = std::move(saved);
+    while (!state.segments.empty() && state.segments.front().number < progress.segment) state.segments.pop_front();
+    for (const auto& [source, position] : pruned) {
+      const auto known = state.latest.find(source);
+      if (known != state.latest.end() && known->second.updated_ms == position.updated_ms) state.latest.erase(known);
+    }
+  }
+  for (const int64_t number : deleted) {
+    fault_point("spool.advance.before_delete");
+    remove_file(segment_path(state.folder, number));
+  }
+}
+
+std::mutex& Spool::flush_mutex() { return state_->flush_mutex; }
+
+// --- all or nothing ---
+
+struct AtomicAppend::State {
+  Spool::State& spool;
+  std::string path;
+  std::optional<AppendFile> file;
+  SourcePositions sources;
+  int64_t end = 0;
+  bool is_committed = false;
+};
+
+AtomicAppend::AtomicAppend(Spool& spool)
+    : state_(new State{.spool = *spool.state_, .path = join_path(spool.folder(), uuid_v4() + ".tmp"), .file = {}, .sources = {}}) {
+  state_->file = AppendFile::open(state_->path);
+  state_->file->append(encode_start({.previous_segment = 0, .previous_end = 0, .is_whole = true}, {}));
+}
+
+AtomicAppend::~AtomicAppend() {
+  if (state_->is_committed) return;
+  // Best effort: the next open() removes what stays.
+  if (::unlink(state_->path.c_str()) != 0) spdlog::debug("remove {}: {}", state_->path, std::strerror(errno));
+}
+
+void AtomicAppend::append(const Frame& frame) {
+  AppendFile& file = *state_->file;
+  file.append(encode_rows_head(frame, {}));
+  file.append(frame.text);
+  state_->end = file.size_bytes();
+  if (!frame.source_id.empty()) state_->sources[frame.source_id] = frame.position;
+}
+
+SpoolPosition AtomicAppend::commit() {
+  State& state = *state_;
+  Spool::State& spool = state.spool;
+  state.file->sync();
+  const int64_t end = state.file->size_bytes();
+  state.file.reset();
+
+  std::lock_guard io_guard(spool.io_mutex);
+  // A whole segment does not say where the one before it ends, so that one must end where its file does.
+  Request request;
+  spool.commit({&request});
+  if (request.error) std::rethrow_exception(request.error);
+  spool.settle_tail();
+  if (spool.current) spool.close_current();
+  int64_t number = 0;
+  {
+    std::lock_guard guard(spool.mutex);
+    number = spool.next_segment++;
+  }
+  fault_point("spool.atomic.before_publish");
+  rename_file(state.path, segment_path(spool.folder, number));
+  state.is_committed = true;
+  fault_point("spool.atomic.after_publish");
+  std::lock_guard guard(spool.mutex);
+  spool.previous = spool.synced = {number, end};
+  for (const auto& [source, position] : state.sources) spool.latest[source] = position;
+  spool.segments.push_back({.number = number, .end = end, .sources = std::move(state.sources)});
+  return {number, state.end};
+}
+
+}  // namespace firn::hyp

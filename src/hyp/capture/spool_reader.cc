@@ -1,0 +1,76 @@
+#include <dirent.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "base/error.h"
+#include "base/uri.h"
+#include "hyp/capture/spool.h"
+#include "hyp/capture/spool_format.h"
+
+namespace firn::hyp {
+
+struct SpoolReader::State {
+  std::shared_ptr<const std::vector<Segment>> segments;  // immutable; shared with readers of again()
+  size_t index = 0;
+  std::optional<SegmentCursor> cursor;
+  SpoolPosition from;
+  std::optional<SpoolPosition> until;
+};
+
+SpoolReader::SpoolReader(const std::string& spool_folder, SpoolPosition from, std::optional<SpoolPosition> until)
+    : state_(std::make_unique<State>()), spool_id_(spool_folder.substr(spool_folder.rfind('/') + 1)) {
+  std::vector<Segment> segments = open_segments(spool_folder);
+  std::erase_if(segments, [&](const Segment& segment) { return segment.number < from.segment; });
+  state_->segments = std::make_shared<const std::vector<Segment>>(std::move(segments));
+  state_->from = from;
+  state_->until = until;
+}
+
+SpoolReader::~SpoolReader() = default;
+
+std::unique_ptr<SpoolReader> SpoolReader::again() const {
+  std::unique_ptr<SpoolReader> reader(new SpoolReader());
+  reader->state_ = std::make_unique<State>();
+  reader->state_->segments = state_->segments;
+  reader->state_->from = state_->from;
+  reader->state_->until = state_->until;
+  reader->spool_id_ = spool_id_;
+  return reader;
+}
+
+std::optional<FrameAt> SpoolReader::next() {
+  State& state = *state_;
+  for (; state.index < state.segments->size(); ++state.index, state.cursor.reset()) {
+    const Segment& segment = (*state.segments)[state.index];
+    if (!state.cursor) state.cursor.emplace(segment, segment.number == state.from.segment ? state.from.offset : 0);
+    for (;;) {
+      const SpoolPosition begin{segment.number, state.cursor->offset()};
+      if (state.until && begin >= *state.until) return std::nullopt;
+      std::optional<DecodedFrame> frame = state.cursor->next();
+      if (!frame) break;
+      if (frame->kind != FrameKind::rows) continue;
+      return FrameAt{begin, {segment.number, frame->next_offset}, std::move(frame->frame)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> list_spools(const std::string& cache_root) {
+  const std::string folder = join_path(cache_root, "spool");
+  std::vector<std::string> spools;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  if (entries == nullptr) {
+    if (errno == ENOENT) return spools;
+    fail_errno(errno, "list " + folder);
+  }
+  while (const dirent* entry = ::readdir(entries.get())) {
+    if (entry->d_name[0] == '.' || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN)) continue;
+    spools.push_back(join_path(folder, entry->d_name));
+  }
+  std::sort(spools.begin(), spools.end());
+  return spools;
+}
+
+}  // namespace firn::hyp

@@ -1,0 +1,79 @@
+#include "hyp/capture/spool_sources.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/uri.h"
+#include "io/file_io.h"
+
+namespace firn::hyp {
+namespace {
+
+constexpr int64_t kDayMs = 86'400'000;
+constexpr int64_t kBatchKeptMs = 7 * kDayMs;
+constexpr int64_t kSourceKeptMs = 30 * kDayMs;
+constexpr int64_t kVersion = 1;
+
+std::optional<Json> load(const std::string& path) {
+  const std::optional<std::string> text = make_local_file_io()->read_if_exists(path);
+  if (!text) return std::nullopt;
+  Json json = parse_json(*text, path);
+  if (const int64_t version = get_int64(json, "v", path); version != kVersion) {
+    fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kVersion);
+  }
+  return json;
+}
+
+}  // namespace
+
+SourcePositions load_sources(const std::string& spool_folder) {
+  const std::string path = join_path(spool_folder, "sources.json");
+  SourcePositions sources;
+  const std::optional<Json> json = load(path);
+  if (!json) return sources;
+  for (const auto& [id, entry] : get_object(*json, "sources", path).items()) {
+    SourcePosition& position = sources[id];
+    position.bytes = get_int64(entry, "bytes", path);
+    position.lines = get_int64(entry, "lines", path);
+    position.done = get_bool(entry, "done", path);
+    position.updated_ms = get_int64(entry, "updatedMs", path);
+  }
+  return sources;
+}
+
+void save_sources(const std::string& spool_folder, const SourcePositions& sources) {
+  Json entries = Json::object();
+  for (const auto& [id, position] : sources) {
+    // push_back, not operator[]: an ordered_json looks for a key by walking all of them.
+    entries.get_ref<Json::object_t&>().push_back(
+        {id, Json{{"bytes", position.bytes}, {"lines", position.lines}, {"done", position.done}, {"updatedMs", position.updated_ms}}});
+  }
+  const Json json{{"v", kVersion}, {"sources", std::move(entries)}};
+  replace_file(join_path(spool_folder, "sources.json"), json.dump() + "\n");
+}
+
+SourcePositions prune_sources(SourcePositions& sources, int64_t now_ms) {
+  SourcePositions pruned;
+  for (auto it = sources.begin(); it != sources.end();) {
+    const int64_t kept_ms = it->first.starts_with("batch:") ? kBatchKeptMs : kSourceKeptMs;
+    const auto next = std::next(it);
+    if (it->second.updated_ms + kept_ms < now_ms) pruned.insert(sources.extract(it));
+    it = next;
+  }
+  return pruned;
+}
+
+SpoolPosition load_progress(const std::string& spool_folder) {
+  const std::string path = join_path(spool_folder, "progress.json");
+  const std::optional<Json> json = load(path);
+  if (!json) return {};
+  return {get_int64(*json, "segment", path), get_int64(*json, "offset", path)};
+}
+
+void save_progress(const std::string& spool_folder, SpoolPosition progress) {
+  const Json json{{"v", kVersion}, {"segment", progress.segment}, {"offset", progress.offset}};
+  replace_file(join_path(spool_folder, "progress.json"), json.dump() + "\n");
+}
+
+}  // namespace firn::hyp

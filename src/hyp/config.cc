@@ -1,0 +1,397 @@
+#include "hyp/config.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/uri.h"
+#include "hyp/config_value.h"
+#include "hyp/type_text.h"
+#include "io/file_io.h"
+
+namespace firn::hyp {
+namespace {
+
+using iceberg::Field;
+using iceberg::TypeId;
+using iceberg::TypePtr;
+
+constexpr int64_t kRowBytesLimit = 1 << 30;  // frames hold a line whole
+
+std::string absolute(const std::string& path, const std::string& folder) {
+  return std::filesystem::path(path).is_absolute() ? path : std::filesystem::path(join_path(folder, path)).lexically_normal().string();
+}
+
+std::string home_folder() {
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') fail(ErrorKind::config, "HOME is not set: name a configuration with --config");
+  return home;
+}
+
+bool file_exists(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+// Reads one file's values; all errors name its path and a line.
+class ConfigLoader {
+ public:
+  ConfigLoader(const std::string& path, std::string folder) : path_(path), folder_(std::move(folder)) {}
+
+  Config load(const ConfigValue& root);
+
+ private:
+  DatasetConfig load_dataset(const std::string& name, const ConfigValue& value);
+  void load_columns(const ConfigReader& dataset, const ConfigValue& columns, DatasetConfig& config);
+  Field load_column(const std::string& key, const std::string& name, int line, const ConfigValue& type, bool required,
+                    std::set<std::string>& folded, int32_t& next_id);
+  void load_partitioning(ConfigReader& dataset, DatasetConfig& config);
+  void check_column(const ConfigReader& dataset, const std::string& key, const std::string& column, const DatasetConfig& config);
+  SinkConfig load_sink(const ConfigValue& value, size_t index);
+  CollectConfig load_collect(const ConfigValue& value, size_t index);
+  void load_token(ConfigReader& root, Config& config);
+  void check_dataset_name(const ConfigReader& reader, const std::string& key, const std::string& name, const Config& config);
+
+  const std::string& path_;
+  std::string folder_;
+};
+
+Field ConfigLoader::load_column(const std::string& key, const std::string& name, int line, const ConfigValue& type, bool required,
+                                std::set<std::string>& folded, int32_t& next_id) {
+  if (name.empty()) fail_config(path_, line, key, "a column without a name");
+  if (is_hidden_column(name)) fail_config(path_, line, key, fmt::format("column \"{}\": names that begin with _hyp_ are reserved", name));
+  if (!folded.insert(fold_name(name)).second) {
+    fail_config(path_, line, key, fmt::format("column \"{}\": another has this name or differs from it only in case", name));
+  }
+  if (!type.scalar.is_string()) fail_config(path_, type.line, key, "a column's type must be a string");
+  const int32_t id = next_id++;
+  try {
+    return Field{.id = id, .name = name, .required = required, .type = parse_type(type.scalar.get<std::string>(), next_id)};
+  } catch (const Error& error) {
+    fail_config(path_, type.line, key, fmt::format("column \"{}\": {}", name, error.what()));
+  }
+}
+
+void ConfigLoader::load_columns(const ConfigReader& dataset, const ConfigValue& columns, DatasetConfig& config) {
+  const std::string key = dataset.full_key("columns");
+  std::vector<Field> fields;
+  std::set<std::string> folded;
+  int32_t next_id = 1;
+  if (columns.kind == ConfigValue::Kind::object) {
+    for (size_t i = 0; i < columns.members.size(); ++i) {
+      const auto& [name, value] = columns.members[i];
+      const int line = columns.member_lines[i];
+      if (value.kind != ConfigValue::Kind::object) {
+        fields.push_back(load_column(key, name, line, value, false, folded, next_id));
+        continue;
+      }
+      ConfigReader column(value, key + "." + name, path_);
+      if (!column.has("type")) column.fail_at("type", "is missing");
+      const bool required = column.boolean("required", false);
+      column.finish();
+      fields.push_back(load_column(key, name, line, *value.find("type"), required, folded, next_id));
+    }
+  } else if (columns.kind == ConfigValue::Kind::array) {
+    for (const ConfigValue& value : columns.items) {
+      ConfigReader column(value, key, path_);
+      const std::string name = column.required_text("name");
+      if (!column.has("type")) column.fail_at("type", "is missing");
+      const bool required = column.boolean("required", false);
+      column.finish();
+      fields.push_back(load_column(key, name, value.line, *value.find("type"), required, folded, next_id));
+    }
+  } else {
+    dataset.fail_at("columns", "must be an object {\"name\": \"type\", …} or an array of {\"name\", \"type\", \"required\"}");
+  }
+  if (fields.empty()) dataset.fail_at("columns", "names no column; leave it out to have the columns found in the rows");
+  config.schema = iceberg::assign_fresh_ids(iceberg::Schema(std::move(fields)));
+}
+
+void ConfigLoader::check_column(const ConfigReader& dataset, const std::string& key, const std::string& column,
+                                const DatasetConfig& config) {
+  if (is_hidden_column(column)) dataset.fail_at(key, fmt::format("\"{}\" is a hidden column", column));
+  if (!config.schema || config.allow_new_columns) return;
+  for (const Field& field : config.schema->fields()) {
+    if (field.name == column) return;
+  }
+  dataset.fail_at(key, fmt::format("the dataset has no column \"{}\"", column));
+}
+
+void ConfigLoader::load_partitioning(ConfigReader& dataset, DatasetConfig& config) {
+  const ConfigValue* declaration = dataset.object("cachePartitioning");
+  if (declaration == nullptr) return;
+  ConfigReader outer(*declaration, dataset.full_key("cachePartitioning"), path_);
+  const ConfigValue* iceberg_value = outer.object("iceberg");
+  outer.finish();
+  if (iceberg_value == nullptr) return;
+  ConfigReader inner(*iceberg_value, outer.full_key("iceberg"), path_);
+  const ConfigValue* fields = inner.array("fields");
+  inner.finish();
+  if (fields == nullptr) return;
+  for (const ConfigValue& value : fields->items) {
+    ConfigReader field(value, inner.full_key("fields"), path_);
+    iceberg::PartitionDeclaration partition;
+    partition.column = field.required_text("column");
+    partition.transform = field.text("transform", partition.transform);
+    // Said by other tools' declarations: a column that must be there. Every partition column is one here.
+    field.boolean("required", true);
+    field.finish();
+    check_column(field, "column", partition.column, config);
+    const iceberg::Transform transform = iceberg::Transform::parse(partition.transform);
+    if (transform.kind == iceberg::TransformKind::unknown) {
+      field.fail_at("transform", fmt::format("unknown transform \"{}\"; known are identity, bucket[n], truncate[n], year, month, day "
+                                             "and hour", partition.transform));
+    }
+    const Field* column = config.schema ? config.schema->find_field(partition.column) : nullptr;
+    if (column != nullptr && !iceberg::can_transform(transform, *column->type)) {
+      field.fail_at("transform", fmt::format("{} does not apply to column \"{}\", which is {}", partition.transform,
+                                             partition.column, column->type->to_string()));
+    }
+    config.cache_partitioning.push_back(std::move(partition));
+  }
+}
+
+DatasetConfig ConfigLoader::load_dataset(const std::string& name, const ConfigValue& value) {
+  ConfigReader reader(value, "datasets." + name, path_);
+  DatasetConfig config;
+  config.name = name;
+  if (reader.has("columns")) load_columns(reader, *value.find("columns"), config);
+  config.allow_new_columns = reader.boolean("additionalColumns", !config.schema.has_value());
+  config.primary_timestamp_column = reader.text("primaryTimestampColumn", "");
+  if (const std::string& column = config.primary_timestamp_column; !column.empty()) {
+    check_column(reader, "primaryTimestampColumn", column, config);
+    const Field* field = config.schema ? config.schema->find_field(column) : nullptr;
+    const TypeId type = field != nullptr ? field->type->id() : TypeId::timestamptz;
+    if (type != TypeId::date && (type < TypeId::timestamp || type > TypeId::timestamptz_ns)) {
+      reader.fail_at("primaryTimestampColumn", fmt::format("column \"{}\" is {}, no timestamp", column, field->type->to_string()));
+    }
+  }
+  load_partitioning(reader, config);
+  config.source_column = reader.text("sourceColumn", "");
+  if (const std::string& column = config.source_column; !column.empty()) {
+    check_column(reader, "sourceColumn", column, config);
+    const Field* field = config.schema ? config.schema->find_field(column) : nullptr;
+    if (field != nullptr && field->type->is_nested()) reader.fail_at("sourceColumn", fmt::format("column \"{}\" is nested", column));
+  }
+  if (const ConfigValue* retention = reader.object("retention")) {
+    ConfigReader inner(*retention, reader.full_key("retention"), path_);
+    if (!inner.has("days")) inner.fail_at("days", "is missing");
+    config.retention_days = inner.integer("days", 0, 1);
+    inner.finish();
+  }
+  const std::string dedupe = reader.text("dedupe", "");
+  if (!dedupe.empty() && dedupe != "content") reader.fail_at("dedupe", "must be \"content\", or left out");
+  config.dedupe_content = dedupe == "content";
+  config.row_bytes_max = reader.integer("maxRowBytes", config.row_bytes_max, 1);
+  if (config.row_bytes_max > kRowBytesLimit) reader.fail_at("maxRowBytes", fmt::format("must be at most {}", kRowBytesLimit));
+  reader.finish();
+  return config;
+}
+
+void ConfigLoader::check_dataset_name(const ConfigReader& reader, const std::string& key, const std::string& name,
+                                      const Config& config) {
+  try {
+    config.dataset(name);
+  } catch (const Error& error) {
+    reader.fail_at(key, error.what());
+  }
+}
+
+SinkConfig ConfigLoader::load_sink(const ConfigValue& value, size_t index) {
+  ConfigReader reader(value, fmt::format("sinks[{}]", index), path_);
+  SinkConfig sink;
+  sink.name = reader.required_text("name");
+  if (!is_valid_dataset_name(sink.name)) {
+    reader.fail_at("name", fmt::format("\"{}\": a sink's name has letters, digits, '_', '-' and '.', and does not begin with '.'", sink.name));
+  }
+  const std::string type = reader.required_text("type");
+  if (type != "blob" && type != "iceberg") reader.fail_at("type", fmt::format("\"{}\" must be \"blob\" or \"iceberg\"", type));
+  sink.kind = type == "blob" ? SinkKind::blob : SinkKind::iceberg;
+  sink.datasets = reader.texts("datasets");
+  if (const std::string schedule = reader.text("schedule", ""); !schedule.empty()) {
+    try {
+      sink.schedule = CronSchedule::parse(schedule);
+    } catch (const Error& error) {
+      reader.fail_at("schedule", error.what());
+    }
+  }
+  sink.path = absolute(reader.required_text("path"), folder_);
+  if (sink.kind == SinkKind::iceberg) {
+    sink.iceberg_namespace = reader.text("namespace", sink.iceberg_namespace);
+    if (!is_valid_dataset_name(sink.iceberg_namespace)) reader.fail_at("namespace", "must be a name: letters, digits, '_', '-' and '.'");
+  } else {
+    const std::string format = reader.text("format", "parquet");
+    if (format != "parquet" && format != "jsonl") reader.fail_at("format", fmt::format("\"{}\" must be \"parquet\" or \"jsonl\"", format));
+    sink.format = format == "parquet" ? BlobFormat::parquet : BlobFormat::jsonl;
+    sink.compression = reader.text("compression", sink.compression);
+    const std::vector<std::string> codecs = sink.format == BlobFormat::parquet
+                                                ? std::vector<std::string>{"zstd", "snappy", "gzip", "lz4", "brotli", "none"}
+                                                : std::vector<std::string>{"zstd", "gzip", "none"};
+    if (std::find(codecs.begin(), codecs.end(), sink.compression) == codecs.end()) {
+      reader.fail_at("compression", fmt::format("\"{}\" must be one of {} for {}", sink.compression, fmt::join(codecs, ", "), format));
+    }
+  }
+  sink.unit_rows_max = reader.integer("maxRows", sink.unit_rows_max, 1);
+  sink.unit_bytes_max = reader.integer("maxBytes", sink.unit_bytes_max, 1);
+  reader.finish();
+  return sink;
+}
+
+CollectConfig ConfigLoader::load_collect(const ConfigValue& value, size_t index) {
+  ConfigReader reader(value, fmt::format("collect[{}]", index), path_);
+  CollectConfig collect;
+  collect.name = reader.required_text("name");
+  collect.dataset = reader.required_text("dataset");
+  collect.glob = absolute(reader.required_text("glob"), folder_);
+  reader.finish();
+  return collect;
+}
+
+void ConfigLoader::load_token(ConfigReader& root, Config& config) {
+  const std::string token_file = root.text("tokenFile", "");
+  const std::string token_env = root.text("tokenEnv", "");
+  if (!token_file.empty() && !token_env.empty()) root.fail_at("tokenEnv", "is given beside \"tokenFile\": one of them decides");
+  if (!token_file.empty()) {
+    const std::string path = absolute(token_file, folder_);
+    try {
+      config.token = make_local_file_io()->read(path);
+    } catch (const Error& error) {
+      root.fail_at("tokenFile", error.what());
+    }
+    config.token.erase(config.token.find_last_not_of(" \t\r\n") + 1);
+    if (config.token.empty()) root.fail_at("tokenFile", path + " is empty: no request could be told from another");
+  }
+  if (!token_env.empty()) {
+    const char* token = std::getenv(token_env.c_str());
+    if (token == nullptr || *token == '\0') root.fail_at("tokenEnv", fmt::format("the variable {} is not set", token_env));
+    config.token = token;
+  }
+}
+
+Config ConfigLoader::load(const ConfigValue& root) {
+  Config config;
+  config.path = path_;
+  ConfigReader reader(root, "", path_);
+  config.cache_root = absolute(reader.text("cacheRoot", ".hyp/cache"), folder_);
+  config.state_dir = absolute(reader.text("stateDir", ".hyp/state"), folder_);
+  config.allow_undeclared_datasets = reader.boolean("undeclaredDatasets", config.allow_undeclared_datasets);
+  if (const ConfigValue* datasets = reader.object("datasets")) {
+    std::set<std::string> folded;
+    for (size_t i = 0; i < datasets->members.size(); ++i) {
+      const auto& [name, value] = datasets->members[i];
+      const int line = datasets->member_lines[i];
+      if (!is_valid_dataset_name(name)) {
+        fail_config(path_, line, "datasets." + name,
+                    "a dataset's name has at most 128 letters, digits, '_', '-' and '.', and does not begin with '.'");
+      }
+      if (!folded.insert(fold_name(name)).second) {
+        fail_config(path_, line, "datasets." + name, "another dataset's name differs from it only in case");
+      }
+      config.datasets.emplace(name, load_dataset(name, value));
+    }
+  }
+  if (const ConfigValue* sinks = reader.array("sinks")) {
+    for (const ConfigValue& value : sinks->items) {
+      SinkConfig sink = load_sink(value, config.sinks.size());
+      const ConfigReader at(value, fmt::format("sinks[{}]", config.sinks.size()), path_);
+      for (const SinkConfig& other : config.sinks) {
+        if (fold_name(other.name) == fold_name(sink.name)) at.fail_at("name", fmt::format("another sink is named \"{}\"", other.name));
+      }
+      for (const std::string& dataset : sink.datasets) check_dataset_name(at, "datasets", dataset, config);
+      config.sinks.push_back(std::move(sink));
+    }
+  }
+  if (const ConfigValue* collect = reader.array("collect")) {
+    for (const ConfigValue& value : collect->items) {
+      CollectConfig entry = load_collect(value, config.collect.size());
+      const ConfigReader at(value, fmt::format("collect[{}]", config.collect.size()), path_);
+      for (const CollectConfig& other : config.collect) {
+        if (other.name == entry.name) at.fail_at("name", fmt::format("another entry is named \"{}\"", other.name));
+      }
+      check_dataset_name(at, "dataset", entry.dataset, config);
+      config.collect.push_back(std::move(entry));
+    }
+  }
+  config.listen = reader.text("listen", config.listen);
+  if (!config.listen.empty()) {
+    const size_t colon = config.listen.rfind(':');
+    const std::string port = colon == std::string::npos ? "" : config.listen.substr(colon + 1);
+    const bool is_number = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number || std::stol(port) > 65535) reader.fail_at("listen", "must be \"host:port\", or \"\" for none");
+  }
+  load_token(reader, config);
+  config.flush_interval_ms = reader.integer("flushIntervalMs", config.flush_interval_ms, 1);
+  config.flush_bytes = reader.integer("flushBytes", config.flush_bytes, 1);
+  config.spool_bytes_max = reader.integer("maxSpoolBytes", config.spool_bytes_max, 1);
+  if (const std::string trace = reader.text("traceFile", ""); !trace.empty()) config.trace_file = absolute(trace, folder_);
+  reader.finish();
+  return config;
+}
+
+}  // namespace
+
+DatasetConfig Config::dataset(const std::string& name) const {
+  const auto found = datasets.find(name);
+  if (found != datasets.end()) return found->second;
+  if (!is_valid_dataset_name(name)) {
+    fail(ErrorKind::invalid_argument,
+         "\"{}\" is no dataset's name: that has at most 128 letters, digits, '_', '-' and '.', and does not begin with '.'", name);
+  }
+  std::vector<std::string> known;
+  for (const auto& [other, config] : datasets) {
+    if (fold_name(other) == fold_name(name)) {
+      fail(ErrorKind::invalid_argument, "dataset \"{}\" differs from the configured \"{}\" only in case", name, other);
+    }
+    known.push_back(other);
+  }
+  if (!allow_undeclared_datasets) {
+    fail(ErrorKind::invalid_argument, "dataset \"{}\" is not in {}, which allows no others than: {}", name,
+         path.empty() ? "the configuration" : path, fmt::join(known, ", "));
+  }
+  DatasetConfig config;
+  config.name = name;
+  return config;
+}
+
+Config parse_config(std::string_view text, const std::string& path) {
+  const std::string absolute_path = std::filesystem::absolute(path.empty() ? "hyp.json" : path).lexically_normal().string();
+  return ConfigLoader(path, std::filesystem::path(absolute_path).parent_path().string()).load(parse_config_text(text, path));
+}
+
+Config load_config(const std::string& path) { return parse_config(make_local_file_io()->read(path), path); }
+
+Config find_config(const std::string& option) {
+  if (!option.empty()) return load_config(option);
+  if (const char* variable = std::getenv("HYP_CONFIG"); variable != nullptr && *variable != '\0') return load_config(variable);
+  if (file_exists("hyp.json")) return load_config(std::filesystem::absolute("hyp.json").string());
+  const std::string home = home_folder();
+  if (const std::string path = join_path(home, ".config/hyp/hyp.json"); file_exists(path)) return load_config(path);
+  Config config;
+  config.cache_root = join_path(home, ".hyp/cache");
+  config.state_dir = join_path(home, ".hyp/state");
+  return config;
+}
+
+bool is_valid_dataset_name(std::string_view name) {
+  constexpr size_t kNameBytesMax = 128;
+  return !name.empty() && name.size() <= kNameBytesMax && name.front() != '.' && name.find("..") == std::string_view::npos &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+         });
+}
+
+bool is_hidden_column(std::string_view name) { return name.starts_with("_hyp_"); }
+
+std::string fold_name(std::string_view name) {
+  std::string folded(name);
+  for (char& c : folded) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return folded;
+}
+
+}  // namespace firn::hyp

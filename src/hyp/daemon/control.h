@@ -1,0 +1,40 @@
+// How a command reaches the process that owns the cache: a Unix socket in the cache root, over which it hands its words, its
+// working directory and its three standard descriptors; the owner runs it and answers with its exit status.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/local.h"
+
+namespace firn::hyp {
+
+struct RemoteCommand {
+  std::vector<std::string> words;  // without the program's name
+  std::string working_directory;
+  Descriptor in, out, err;
+  std::atomic<bool> cancelled{false};  // the caller hung up
+};
+
+// Runs `words` in the daemon that owns `cache_root`, on this process's standard descriptors; its exit status. nullopt: no
+// daemon listens there. Throws io if it was lost on the way (then what it did is not known).
+std::optional<int> run_in_daemon(const std::string& cache_root, const std::vector<std::string>& words);
+
+// Listens until destroyed; each command runs on a thread of its own. The handler must not throw.
+class ControlServer {
+ public:
+  using Handler = std::function<int(RemoteCommand&)>;
+  // A socket that an earlier process left is replaced; the caller holds the owner's lock.
+  ControlServer(const std::string& cache_root, Handler handler);
+  ~ControlServer();  // stops accepting, cancels what runs, and waits for it
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace firn::hyp

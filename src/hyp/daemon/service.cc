@@ -1,0 +1,91 @@
+#include "hyp/daemon/service.h"
+
+#include "base/log.h"
+#include "base/uri.h"
+
+namespace firn::hyp {
+
+std::string owner_lock_path(const std::string& cache_root) { return join_path(cache_root, "_hyp_owner.lock"); }
+
+std::unique_ptr<Service> Service::try_own(const Config& config) {
+  make_directories(config.cache_root);
+  auto owner = FileLock::try_acquire(owner_lock_path(config.cache_root), FileLock::Mode::exclusive);
+  if (!owner) return nullptr;
+  return std::unique_ptr<Service>(new Service(std::move(*owner), config));
+}
+
+Service::Service(FileLock owner, const Config& config)
+    : owner_(std::move(owner)), cache_(config), spool_(Spool::open(config.cache_root)) {
+  adopt_spools();
+}
+
+// Spools that other processes left behind when they ended are emptied here; later they hold nothing.
+void Service::adopt_spools() {
+  const size_t others = list_spools(config().cache_root).size() - 1;
+  for (size_t i = 0; i < others; ++i) {
+    const auto left_behind = Spool::open(config().cache_root);
+    if (left_behind->unflushed_bytes() == 0) continue;
+    spdlog::info("flushing the spool {}, which its process left", left_behind->id());
+    for (const std::string& problem : hyp::flush(cache_, *left_behind).problems) spdlog::error("{}", problem);
+  }
+}
+
+void Service::check_capture(const std::string& dataset) {
+  config().dataset(dataset);
+  if (const int64_t held = spool_->unflushed_bytes(); held > config().spool_bytes_max) {
+    fail(ErrorKind::busy,
+         "the spool of {} holds {} bytes that could not be flushed yet, more than spoolBytesMax ({}): nothing more is taken "
+         "until a flush succeeds; see the log or `hyp status`",
+         config().cache_root, held, config().spool_bytes_max);
+  }
+}
+
+FlushReport Service::flush() {
+  std::lock_guard guard(flush_);
+  FlushReport report = hyp::flush(cache_, *spool_);
+  std::lock_guard counts(counts_);
+  for (const auto& [dataset, count] : report.rejected_by_dataset) rejected_[dataset] += count;
+  return report;
+}
+
+int64_t Service::rejected(const std::string& dataset) const {
+  std::lock_guard guard(counts_);
+  const auto found = rejected_.find(dataset);
+  return found == rejected_.end() ? 0 : found->second;
+}
+
+FollowReport Service::follow(const std::atomic<bool>* cancelled) {
+  std::lock_guard guard(follow_);
+  FollowReport all;
+  std::vector<CollectConfig> followed = config().collect;
+  for (CollectConfig& registered : load_registrations(config().cache_root)) followed.push_back(std::move(registered));
+  for (const CollectConfig& collect : followed) {
+    if (cancelled != nullptr && *cancelled) break;
+    try {
+      check_capture(collect.dataset);
+      CaptureOptions options;
+      options.dataset = collect.dataset;
+      options.source = collect.name;
+      options.cancelled = cancelled;
+      FollowReport one = follow_files(*spool_, collect, options);
+      all.total.lines += one.total.lines;
+      all.total.bytes += one.total.bytes;
+      all.problems.insert(all.problems.end(), one.problems.begin(), one.problems.end());
+    } catch (const Error& e) {  // one registration does not stop the others
+      all.problems.push_back(fmt::format("{}: {}", collect.name, e.what()));
+    }
+  }
+  return all;
+}
+
+const SinkConfig& Service::sink(const std::string& name) const {
+  std::string names;
+  for (const SinkConfig& sink : config().sinks) {
+    if (sink.name == name) return sink;
+    names += names.empty() ? sink.name : ", " + sink.name;
+  }
+  fail(ErrorKind::not_found, "there is no sink \"{}\" in {}; there are: {}", name,
+       config().path.empty() ? "the configuration" : config().path, names.empty() ? "none" : names);
+}
+
+}  // namespace firn::hyp

@@ -1,0 +1,52 @@
+// A cache owned by this process: the one that may capture, flush and run sinks. Others talk to it (control.h) or wait.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "hyp/cache/cache.h"
+#include "hyp/capture/ingest.h"
+#include "hyp/sink/driver.h"
+
+namespace firn::hyp {
+
+// Thread-safe.
+class Service {
+ public:
+  // Takes the lock on the cache root, <cacheRoot>/_hyp_owner.lock; nullptr if another process holds it.
+  static std::unique_ptr<Service> try_own(const Config& config);
+
+  Cache& cache() { return cache_; }
+  Spool& spool() { return *spool_; }
+  const Config& config() const { return cache_.config(); }
+
+  // Throws busy if the spool holds more than config().spool_bytes_max, or the name is no dataset's (invalid_argument). Call
+  // before each capture.
+  void check_capture(const std::string& dataset);
+  // Flushes all that is spooled now, one flush at a time.
+  FlushReport flush();
+  // Rejects that flushes of this service found so far, by dataset: what a capture reports is the difference.
+  int64_t rejected(const std::string& dataset) const;
+  // Picks up what was appended to every collected file, of the configuration and registered ones.
+  FollowReport follow(const std::atomic<bool>* cancelled = nullptr);
+  // The sink of that name; throws not_found naming those that there are.
+  const SinkConfig& sink(const std::string& name) const;
+
+ private:
+  Service(FileLock owner, const Config& config);
+  void adopt_spools();
+
+  FileLock owner_;
+  Cache cache_;
+  std::unique_ptr<Spool> spool_;
+  std::mutex flush_, follow_;
+  mutable std::mutex counts_;
+  std::map<std::string, int64_t> rejected_;
+};
+
+std::string owner_lock_path(const std::string& cache_root);
+
+}  // namespace firn::hyp

@@ -1,0 +1,84 @@
+#include "hyp/config.h"
+
+namespace firn::hyp {
+
+// Every line that begins with "//>" is an example: without that mark the whole is a configuration too.
+std::string initial_config_text() {
+  return R"json(// Configuration of hyp. Comments and trailing commas are fine. Relative paths start at this file's folder.
+// What is commented out shows the default, or an example where its line begins with "//>".
+{
+  // Where captured rows are kept until they are shipped and their retention ends, and where sinks remember what they shipped.
+  "cacheRoot": ".hyp/cache",
+  "stateDir": ".hyp/state",
+
+  // What is known of datasets beforehand. Others are made as rows arrive, unless "undeclaredDatasets" is false.
+  "undeclaredDatasets": true,
+  "datasets": {
+    //> "requests": {
+    //>   // Types as Iceberg spells them: boolean, int, long, float, double, decimal(9,2), date, time, timestamp, timestamptz,
+    //>   // string, uuid, binary, fixed[16], list<long>, map<string, string>, struct<a: int, b: string>. Or as a list:
+    //>   // [{"name": "id", "type": "long", "required": true}]. Left out, columns are found in the rows and added as they come.
+    //>   "columns": {
+    //>     "time": "timestamptz",
+    //>     "id": {"type": "long", "required": true},
+    //>     "path": "string",
+    //>     "amount": "decimal(9,2)",
+    //>     "tags": "list<string>",
+    //>     "client": "struct<host: string, port: int>",
+    //>   },
+    //>   // Whether rows may bring columns that are not declared; with "columns" only if said.
+    //>   "additionalColumns": true,
+    //>   // Archives are partitioned by its day.
+    //>   "primaryTimestampColumn": "time",
+    //>   // How cache tables are partitioned; archives are sorted by the identity columns.
+    //>   "cachePartitioning": {"iceberg": {"fields": [{"column": "path", "transform": "identity"}]}},
+    //>   // Its value chooses the partition "source=…"; otherwise the name of what captured the row does.
+    //>   "sourceColumn": "path",
+    //>   // Rows older than this leave the cache.
+    //>   "retention": {"days": 30},
+    //>   // Equal rows are kept once.
+    //>   "dedupe": "content",
+    //>   // A longer line is rejected.
+    //>   "maxRowBytes": 8388608,
+    //> },
+  },
+
+  // Where rows are shipped, each once. "schedule" is cron's (minute hour day month weekday, in UTC); without it only
+  // `hyp sink run` ships. "datasets" left out: all of them. One unit (object or snapshot) has at most "maxRows" and "maxBytes".
+  "sinks": [
+    //> {
+    //>   "name": "objects", "type": "blob", "path": "objects",
+    //>   "format": "parquet",      // or "jsonl"
+    //>   "compression": "zstd",    // parquet: zstd, snappy, gzip, lz4, brotli, none; jsonl: zstd, gzip, none
+    //>   "schedule": "*/5 * * * *",
+    //>   "maxRows": 1000000, "maxBytes": 268435456,
+    //> },
+    //> {
+    //>   "name": "archive", "type": "iceberg", "path": "warehouse", "namespace": "hyp",   // warehouse/hyp/<dataset>
+    //>   "datasets": ["requests"],
+    //>   "schedule": "@hourly",
+    //> },
+  ],
+
+  // Files whose appended lines the daemon picks up (as does `hyp collect`).
+  "collect": [
+    //> {"name": "nginx", "dataset": "requests", "glob": "/var/log/nginx/*.json"},
+  ],
+
+  // The daemon's HTTP address, "" for none, and where the token is that requests must bring (none: no authentication).
+  "listen": "127.0.0.1:4747",
+  //> "tokenFile": "token",       // or "tokenEnv": "HYP_TOKEN"
+
+  // Captured rows are moved into the cache tables so often, or once there are so many bytes of them. Beyond "maxSpoolBytes"
+  // capture refuses rows rather than fill the disk.
+  "flushIntervalMs": 10000,
+  "flushBytes": 67108864,
+  "maxSpoolBytes": 8589934592,
+
+  // Spans of what hyp does, as OTLP/JSON lines.
+  //> "traceFile": "trace.jsonl",
+}
+)json";
+}
+
+}  // namespace firn::hyp

@@ -1,0 +1,303 @@
+#include "hyp/query/dataset_scan.h"
+
+#include <arrow/c/bridge.h>
+
+#include "base/arrow_status.h"
+#include "hyp/capture/row_parser.h"
+#include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/scan/scan.h"
+
+namespace firn::hyp {
+namespace {
+
+constexpr const char* kFunctionName = "hyp_scan";
+
+template <class T>
+void destroy(void* pointer) { delete static_cast<T*>(pointer); }
+
+// --- Arrow's schema for DuckDB ---
+
+std::shared_ptr<arrow::Field> without_metadata(const std::shared_ptr<arrow::Field>& field);
+
+std::shared_ptr<arrow::DataType> without_metadata(const std::shared_ptr<arrow::DataType>& type) {
+  switch (type->id()) {
+    case arrow::Type::STRUCT: {
+      arrow::FieldVector fields;
+      for (const auto& field : type->fields()) fields.push_back(without_metadata(field));
+      return arrow::struct_(std::move(fields));
+    }
+    case arrow::Type::LIST: return arrow::list(without_metadata(type->field(0)));
+    case arrow::Type::MAP: {
+      const auto& map = static_cast<const arrow::MapType&>(*type);
+      return std::make_shared<arrow::MapType>(without_metadata(map.key_field()), without_metadata(map.item_field()));
+    }
+    default: return type;
+  }
+}
+
+std::shared_ptr<arrow::Field> without_metadata(const std::shared_ptr<arrow::Field>& field) {
+  return arrow::field(field->name(), without_metadata(field->type()), field->nullable());
+}
+
+std::shared_ptr<arrow::RecordBatch> relabel(const arrow::RecordBatch& batch) {
+  arrow::FieldVector fields;
+  std::vector<std::shared_ptr<arrow::ArrayData>> columns;
+  const std::function<std::shared_ptr<arrow::ArrayData>(const arrow::ArrayData&, const std::shared_ptr<arrow::DataType>&)> retype =
+      [&](const arrow::ArrayData& data, const std::shared_ptr<arrow::DataType>& type) {
+        auto copy = data.Copy();
+        copy->type = type;
+        for (size_t i = 0; i < copy->child_data.size(); ++i) {
+          copy->child_data[i] = retype(*data.child_data[i], type->field(static_cast<int>(i))->type());
+        }
+        return copy;
+      };
+  for (int i = 0; i < batch.num_columns(); ++i) {
+    fields.push_back(without_metadata(batch.schema()->field(i)));
+    columns.push_back(retype(*batch.column_data(i), fields.back()->type()));
+  }
+  return arrow::RecordBatch::Make(arrow::schema(std::move(fields)), batch.num_rows(), std::move(columns));
+}
+
+// --- bind ---
+
+struct Bound {
+  DatasetScanContext* context = nullptr;
+  std::shared_ptr<const DatasetCut> dataset;
+};
+
+// Imports a batch of `schema` into a chunk; its vectors have DuckDB's types for it.
+DuckChunk to_chunk(duckdb_connection connection, duckdb_arrow_converted_schema converted, const arrow::RecordBatch& batch) {
+  ArrowArray array{};
+  check(arrow::ExportRecordBatch(batch, &array), "hand rows to DuckDB");
+  DuckChunk chunk;
+  const duckdb_error_data error = duckdb_data_chunk_from_arrow(connection, &array, converted, chunk.out());
+  if (array.release != nullptr) array.release(&array);
+  check_duckdb(error, "hand rows to DuckDB");
+  return chunk;
+}
+
+DuckArrowSchema to_converted_schema(duckdb_connection connection, const arrow::Schema& schema) {
+  ArrowSchema exported{};
+  check(arrow::ExportSchema(schema, &exported), "hand a schema to DuckDB");
+  DuckArrowSchema converted;
+  const duckdb_error_data error = duckdb_schema_from_arrow(connection, &exported, converted.out());
+  if (exported.release != nullptr) exported.release(&exported);
+  check_duckdb(error, "hand a schema to DuckDB");
+  return converted;
+}
+
+std::shared_ptr<arrow::RecordBatch> empty_batch(const std::shared_ptr<arrow::Schema>& schema) {
+  return check(arrow::RecordBatch::MakeEmpty(schema), "make an empty batch");
+}
+
+void bind(duckdb_bind_info info) try {
+  auto* context = static_cast<DatasetScanContext*>(duckdb_bind_get_extra_info(info));
+  const DuckValue parameter(duckdb_bind_get_parameter(info, 0));
+  auto bound = std::make_unique<Bound>();
+  bound->context = context;
+  bound->dataset = context->cut->dataset(take_text(duckdb_get_varchar(parameter.get())));
+  const auto schema = scan_schema(bound->dataset->schema);
+  if (schema->num_fields() == 0) fail(ErrorKind::not_found, "dataset {} has no columns yet", bound->dataset->name);
+  const DuckArrowSchema converted = to_converted_schema(context->connection, *schema);
+  const DuckChunk chunk = to_chunk(context->connection, converted.get(), *empty_batch(schema));
+  for (int i = 0; i < schema->num_fields(); ++i) {
+    const DuckType type(duckdb_vector_get_column_type(duckdb_data_chunk_get_vector(chunk.get(), static_cast<idx_t>(i))));
+    duckdb_bind_add_result_column(info, schema->field(i)->name().c_str(), type.get());
+  }
+  duckdb_bind_set_cardinality(info, static_cast<idx_t>(bound->dataset->table_rows), false);
+  duckdb_bind_set_bind_data(info, bound.release(), destroy<Bound>);
+} catch (const std::exception& e) {
+  duckdb_bind_set_error(info, e.what());
+}
+
+// --- one scan ---
+
+// A table of one source, planned for the columns that it has of those asked for.
+struct TableScan {
+  std::shared_ptr<const iceberg::ScanPlan> plan;
+  std::shared_ptr<FileIO> io;
+  iceberg::ScanOptions options;
+};
+
+struct Scan {
+  Bound bound;
+  iceberg::Schema projection;               // what each chunk has; empty for count(*)
+  std::shared_ptr<arrow::Schema> schema;
+  DuckArrowSchema converted;
+  std::vector<TableScan> tables;
+  std::vector<std::pair<size_t, size_t>> tasks;  // table, task
+  std::atomic<size_t> next_task{0};
+  std::unique_ptr<Cut::SpoolScan> spool;
+};
+
+// The conjuncts whose columns this table has; what it lacks is null there, and DuckDB filters those rows itself.
+iceberg::ExpressionPtr table_filter(const std::vector<iceberg::ExpressionPtr>& conjuncts, const iceberg::Schema& schema) {
+  iceberg::ExpressionPtr filter;
+  for (const iceberg::ExpressionPtr& conjunct : conjuncts) {
+    try {
+      iceberg::bind(*conjunct, schema);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::invalid_argument) throw;
+      continue;
+    }
+    filter = filter ? iceberg::and_(filter, conjunct) : conjunct;
+  }
+  return filter;
+}
+
+void plan_tables(Scan& scan) {
+  const DatasetScanContext& context = *scan.bound.context;
+  const auto pruning = context.pruning.find(scan.bound.dataset->name);
+  for (const auto& [source, held] : scan.bound.dataset->tables) {
+    const iceberg::Schema& table_schema = held.table.metadata->schema();
+    TableScan table;
+    table.io = held.operations->io();
+    for (const iceberg::Field& field : scan.projection.fields()) {
+      if (table_schema.find_field(field.name)) table.options.columns.push_back(field.name);
+    }
+    // Rows have to be counted all the same: the sequence column is small.
+    if (table.options.columns.empty()) table.options.columns.push_back(kIngestSeqColumn);
+    if (pruning != context.pruning.end()) table.options.filter = table_filter(pruning->second, table_schema);
+    table.options.counters = context.counters;
+    table.plan = std::make_shared<const iceberg::ScanPlan>(iceberg::plan_scan(*held.table.metadata, table.io, table.options));
+    for (size_t task = 0; task < table.plan->tasks.size(); ++task) scan.tasks.emplace_back(scan.tables.size(), task);
+    scan.tables.push_back(std::move(table));
+  }
+}
+
+void init(duckdb_init_info info) try {
+  auto scan = std::make_unique<Scan>();
+  scan->bound = *static_cast<Bound*>(duckdb_init_get_bind_data(info));
+  std::vector<iceberg::Field> fields;
+  const auto& all = scan->bound.dataset->schema.fields();
+  for (idx_t i = 0; i < duckdb_init_get_column_count(info); ++i) {
+    const idx_t index = duckdb_init_get_column_index(info, i);
+    if (index < all.size()) fields.push_back(all[index]);  // else a virtual column, of which only the number of rows is used
+  }
+  scan->projection = iceberg::Schema(std::move(fields));
+  scan->schema = scan_schema(scan->projection);
+  if (scan->schema->num_fields() > 0) scan->converted = to_converted_schema(scan->bound.context->connection, *scan->schema);
+  plan_tables(*scan);
+  scan->spool = std::make_unique<Cut::SpoolScan>(*scan->bound.context->cut, scan->bound.dataset);
+  const size_t work = scan->tasks.size() + (scan->bound.dataset->spooled_bytes > 0 ? 2 : 0);
+  duckdb_init_set_max_threads(info, std::clamp<size_t>(work, 1, static_cast<size_t>(scan->bound.context->threads)));
+  duckdb_init_set_init_data(info, scan.release(), destroy<Scan>);
+} catch (const std::exception& e) {
+  duckdb_init_set_error(info, e.what());
+}
+
+// What one thread has in hand.
+struct Worker {
+  std::shared_ptr<arrow::RecordBatchReader> reader;
+  std::shared_ptr<arrow::RecordBatch> batch;  // of Scan::schema, or any with the right number of rows where that is empty
+  int64_t offset = 0;
+};
+
+void init_worker(duckdb_init_info info) { duckdb_init_set_init_data(info, new Worker(), destroy<Worker>); }
+
+std::shared_ptr<arrow::RecordBatch> to_projection(const Scan& scan, const std::shared_ptr<arrow::RecordBatch>& batch) {
+  if (scan.projection.fields().empty()) return batch;
+  auto rows = relabel(*batch);
+  for (int i = rows->num_columns() - 1; i >= 0; --i) {
+    if (!scan.projection.find_field(rows->schema()->field(i)->name())) rows = check(rows->RemoveColumn(i), "drop a column");
+  }
+  return relabel(*iceberg::conform(rows, scan.projection));
+}
+
+// The next rows of any source, or nullptr at the end.
+std::shared_ptr<arrow::RecordBatch> next_batch(Scan& scan, Worker& worker) {
+  for (;;) {
+    if (worker.reader) {
+      std::shared_ptr<arrow::RecordBatch> batch;
+      check(worker.reader->ReadNext(&batch), "read a table");
+      if (batch) return to_projection(scan, batch);
+      worker.reader.reset();
+    }
+    const size_t next = scan.next_task++;
+    if (next < scan.tasks.size()) {
+      const TableScan& table = scan.tables[scan.tasks[next].first];
+      worker.reader = iceberg::read_task(table.plan, scan.tasks[next].second, table.io, table.options);
+      continue;
+    }
+    const auto lines = scan.spool->next();
+    if (!lines) return nullptr;
+    RowParserOptions options;
+    options.row_bytes_max = scan.bound.dataset->config.row_bytes_max;
+    options.new_columns_rejected = !scan.bound.dataset->config.allow_new_columns;
+    const auto rows = parse_rows(lines->text, scan.bound.dataset->schema, options).batch;
+    if (rows->num_rows() > 0) return to_projection(scan, rows);
+  }
+}
+
+void produce(duckdb_function_info info, duckdb_data_chunk output) try {
+  Scan& scan = *static_cast<Scan*>(duckdb_function_get_init_data(info));
+  Worker& worker = *static_cast<Worker*>(duckdb_function_get_local_init_data(info));
+  if (!worker.batch || worker.offset == worker.batch->num_rows()) {
+    do {
+      worker.batch = next_batch(scan, worker);
+    } while (worker.batch && worker.batch->num_rows() == 0);
+    worker.offset = 0;
+  }
+  if (!worker.batch) {
+    duckdb_data_chunk_set_size(output, 0);
+    return;
+  }
+  const int64_t count = std::min<int64_t>(static_cast<int64_t>(duckdb_vector_size()), worker.batch->num_rows() - worker.offset);
+  if (scan.schema->num_fields() > 0) {
+    const auto slice = worker.batch->Slice(worker.offset, count);
+    const DuckChunk chunk = to_chunk(scan.bound.context->connection, scan.converted.get(), *slice);
+    for (int i = 0; i < scan.schema->num_fields(); ++i) {
+      const auto column = static_cast<idx_t>(i);
+      duckdb_vector_reference_vector(duckdb_data_chunk_get_vector(output, column), duckdb_data_chunk_get_vector(chunk.get(), column));
+    }
+  }
+  duckdb_data_chunk_set_size(output, static_cast<idx_t>(count));
+  worker.offset += count;
+} catch (const std::exception& e) {
+  duckdb_function_set_error(info, e.what());
+}
+
+void replace(duckdb_replacement_scan_info info, const char* table_name, void* data) try {
+  auto* context = static_cast<DatasetScanContext*>(data);
+  const std::string dataset = context->cut->resolve(table_name);
+  if (dataset.empty()) return;  // DuckDB says that there is no such table
+  duckdb_replacement_scan_set_function_name(info, kFunctionName);
+  const DuckValue name(duckdb_create_varchar(dataset.c_str()));
+  duckdb_replacement_scan_add_parameter(info, name.get());
+} catch (const std::exception& e) {
+  duckdb_replacement_scan_set_error(info, e.what());
+}
+
+}  // namespace
+
+std::shared_ptr<arrow::Schema> scan_schema(const iceberg::Schema& schema) {
+  arrow::FieldVector fields;
+  for (const iceberg::Field& field : schema.fields()) {
+    auto arrow_field = without_metadata(iceberg::to_arrow_field(field))->WithNullable(true);
+    if (field.type->id() == iceberg::TypeId::uuid) {
+      arrow_field = arrow_field->WithMetadata(
+          arrow::key_value_metadata({"ARROW:extension:name", "ARROW:extension:metadata"}, {"arrow.uuid", ""}));
+    }
+    fields.push_back(std::move(arrow_field));
+  }
+  return arrow::schema(std::move(fields));
+}
+
+void register_dataset_scan(duckdb_database database, duckdb_connection connection, DatasetScanContext* context) {
+  const DuckTableFunction function(duckdb_create_table_function());
+  duckdb_table_function_set_name(function.get(), kFunctionName);
+  const DuckType varchar(duckdb_create_logical_type(DUCKDB_TYPE_VARCHAR));
+  duckdb_table_function_add_parameter(function.get(), varchar.get());
+  duckdb_table_function_set_extra_info(function.get(), context, nullptr);
+  duckdb_table_function_set_bind(function.get(), bind);
+  duckdb_table_function_set_init(function.get(), init);
+  duckdb_table_function_set_local_init(function.get(), init_worker);
+  duckdb_table_function_set_function(function.get(), produce);
+  duckdb_table_function_supports_projection_pushdown(function.get(), true);
+  if (duckdb_register_table_function(connection, function.get()) != DuckDBSuccess) {
+    fail(ErrorKind::internal, "DuckDB does not take the table function {}", kFunctionName);
+  }
+  duckdb_add_replacement_scan(database, replace, context, nullptr);
+}
+
+}  // namespace firn::hyp

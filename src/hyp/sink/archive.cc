@@ -1,0 +1,284 @@
+// Archives: one Iceberg table a dataset, one append snapshot a unit, committed by compare-and-set on the stream's
+// offset (P3.3).
+#include <map>
+
+#include "base/arrow_status.h"
+#include "base/fault_point.h"
+#include "base/log.h"
+#include "base/span.h"
+#include "base/uri.h"
+#include "hyp/cache/visible_schema.h"
+#include "hyp/sink/archive_layout.h"
+#include "hyp/sink/destination.h"
+#include "hyp/sink/offsets.h"
+#include "iceberg/commit/commit.h"
+#include "iceberg/write/append_writer.h"
+
+namespace firn::hyp {
+namespace {
+
+using iceberg::LoadedTable;
+using iceberg::TableMetadata;
+using iceberg::TableOperations;
+
+constexpr int64_t kWriterBytesMax = 128 << 20;
+
+std::shared_ptr<arrow::DataType> without_ids(const std::shared_ptr<arrow::DataType>& type);
+
+std::shared_ptr<arrow::Field> without_ids(const std::shared_ptr<arrow::Field>& field) {
+  return arrow::field(field->name(), without_ids(field->type()), field->nullable());
+}
+
+std::shared_ptr<arrow::DataType> without_ids(const std::shared_ptr<arrow::DataType>& type) {
+  switch (type->id()) {
+    case arrow::Type::STRUCT: {
+      arrow::FieldVector members;
+      for (const auto& member : type->fields()) members.push_back(without_ids(member));
+      return arrow::struct_(std::move(members));
+    }
+    case arrow::Type::LIST:
+      return arrow::list(without_ids(type->field(0)));
+    case arrow::Type::MAP: {
+      const auto& map = static_cast<const arrow::MapType&>(*type);
+      return std::make_shared<arrow::MapType>(without_ids(map.key_field()), without_ids(map.item_field()));
+    }
+    default:
+      return type;
+  }
+}
+
+// The cache table's field ids mean other columns in the archive: there the names decide.
+std::shared_ptr<arrow::RecordBatch> without_ids(const arrow::RecordBatch& batch) {
+  arrow::FieldVector fields;
+  for (const auto& field : batch.schema()->fields()) fields.push_back(without_ids(field));
+  return arrow::RecordBatch::Make(arrow::schema(std::move(fields)), batch.num_rows(), batch.columns());
+}
+
+// Whether `error` proves that no version of the table names the files of the append that threw it.
+bool is_known_failure(const Error& error) {
+  return error.kind() == ErrorKind::commit_conflict || error.kind() == ErrorKind::schema_mismatch ||
+         error.kind() == ErrorKind::partition_spec_drift || error.kind() == ErrorKind::destination_forgot;
+}
+
+// A dataset's table, once it is open.
+struct Archive {
+  DatasetConfig config;
+  iceberg::Schema schema;  // the dataset's columns when this run began, from which its layout is derived
+  std::shared_ptr<TableOperations> operations;  // nullptr: no table is there
+};
+
+class IcebergDestination final : public Destination {
+ public:
+  IcebergDestination(const Cache& cache, const SinkConfig& sink) : cache_(cache), io_(cache.io()), sink_(sink) {
+    if (sink.iceberg_namespace.empty() || sink.iceberg_namespace.find_first_of("/.") != std::string::npos) {
+      fail(ErrorKind::config, "sink {}: namespace \"{}\" must be a name without '/' and '.'", sink.name,
+           sink.iceberg_namespace);
+    }
+  }
+
+  std::string describe(const PartitionId& partition) const override { return location_of(partition.dataset); }
+  std::string key_of(const Unit&) const override { return ""; }
+
+  std::optional<Position> position(const Unit& unit) override {
+    const Archive& archive = open(unit.partition.dataset);
+    if (!archive.operations) return std::nullopt;
+    return position_in(*archive.operations, *archive.operations->load().metadata, unit);
+  }
+
+  Delivered deliver(const Unit& unit, UnitRows& rows) override {
+    Span span("iceberg.snapshot.commit");
+    span.set("stream", unit.stream);
+    span.set("open", unit.range.open_id);
+    span.set("since", unit.range.since);
+    span.set("until", unit.range.until);
+    try {
+      Archive& archive = open(unit.partition.dataset);
+      if (!archive.operations) create(archive);
+      const LoadedTable head = archive.operations->load();
+      span.set("table", head.metadata->location);
+      span.set("hyp_partition_spec", display_spec(*head.metadata));
+      span.set("hyp_sort_order", display_order(*head.metadata));
+      Delivered delivered = deliver_to(archive, *head.metadata, unit, rows);
+      span.set("rows", delivered.rows);
+      return delivered;
+    } catch (const Error& e) {
+      span.fail(to_string(e.kind()), e.what());
+      throw;
+    }
+  }
+
+ private:
+  std::string location_of(const std::string& dataset) const {
+    return iceberg::normal_location(join_path(join_path(sink_.path, sink_.iceberg_namespace), encode_segment(dataset)));
+  }
+
+  Archive& open(const std::string& dataset) {
+    const auto known = archives_.find(dataset);
+    if (known != archives_.end()) return known->second;
+    Archive archive{cache_.dataset_config(dataset), cache_.dataset_schema(dataset), nullptr};
+    const std::string location = location_of(dataset);
+    if (iceberg::filesystem_table_exists(*io_, location))
+      archive.operations = iceberg::open_filesystem_table(io_, location);
+    return archives_.emplace(dataset, std::move(archive)).first->second;
+  }
+
+  void create(Archive& archive) {
+    const std::string location = location_of(archive.config.name);
+    Span span("iceberg.table.create");
+    const TableMetadata metadata = new_archive_table(location, archive.config, archive.schema);
+    span.set("table", location);
+    span.set("hyp_partition_spec", display_spec(metadata));
+    span.set("hyp_sort_order", display_order(metadata));
+    fault_point("sink.create-table");
+    try {
+      iceberg::create_filesystem_table(io_, metadata);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::already_exists) {
+        span.fail(to_string(e.kind()), e.what());
+        throw;
+      }
+      // Another sink or cache made it just now; its layout is looked at like any other's.
+    }
+    fault_point("sink.table-created");
+    archive.operations = iceberg::open_filesystem_table(io_, location);
+  }
+
+  // How far `table` has the unit's open, and made sure to last (P10.8).
+  std::optional<Position> position_in(TableOperations& operations, const TableMetadata& table, const Unit& unit) {
+    const StreamOffsets offsets = read_offsets(table, unit.stream);
+    const auto known = offsets.opens.find(unit.range.open_id);
+    if (known == offsets.opens.end() || is_rolled_back(table, offsets)) return std::nullopt;
+    operations.io()->sync_folder(join_path(table.location, "metadata"));
+    return Position{known->second, std::nullopt};
+  }
+
+  UnitVerdict judge_on(const TableMetadata& table, const StreamOffsets& offsets, const Unit& unit) const {
+    return judge(offsets, is_rolled_back(table, offsets), unit.range, table.location);
+  }
+
+  Delivered not_taken(TableOperations& operations, const TableMetadata& table, const Unit& unit, UnitVerdict verdict) {
+    const bool is_there = verdict == UnitVerdict::landed;
+    return {.outcome = is_there ? Delivered::Outcome::already_there : Delivered::Outcome::refused,
+            .there = position_in(operations, table, unit)};
+  }
+
+  Delivered deliver_to(Archive& archive, const TableMetadata& head, const Unit& unit, UnitRows& rows) {
+    TableOperations& table = *archive.operations;
+    const UnitVerdict verdict = judge_on(head, read_offsets(head, unit.stream), unit);
+    if (verdict != UnitVerdict::take) return not_taken(table, head, unit, verdict);
+    check_archive_spec(head, archive.config, archive.schema);
+    const LoadedTable evolved = evolve(table, head, rows.schema());
+    const std::vector<iceberg::DataFile> files = write_rows(table, *evolved.metadata, rows);
+    fault_point("sink.files-written");
+    Delivered delivered =
+        files.empty() ? commit_offset(table, unit) : commit_rows(table, *evolved.metadata, unit, files);
+    fault_point("sink.committed");
+    return delivered;
+  }
+
+  // Columns come by a commit of their own, before the first file that has them (P2). A column that the table has in a
+  // wider type stays so.
+  LoadedTable evolve(TableOperations& table, const TableMetadata& head, const iceberg::Schema& columns) {
+    const iceberg::Schema wanted = merge_schemas(columns, head.schema(), head.location);
+    LoadedTable evolved = iceberg::evolve_schema(table, wanted);
+    if (evolved.metadata->current_schema_id != head.current_schema_id) fault_point("sink.schema-evolved");
+    return evolved;
+  }
+
+  std::vector<iceberg::DataFile> write_rows(TableOperations& table, const TableMetadata& metadata, UnitRows& rows) {
+    iceberg::WriteOptions options;
+    options.memory_bytes_max = kWriterBytesMax;
+    iceberg::AppendWriter writer(table.io(), metadata, options);
+    while (const auto batch = rows.next()) writer.write(without_ids(*batch));
+    return rows.rows_read() > 0 ? writer.finish() : std::vector<iceberg::DataFile>();
+  }
+
+  Delivered commit_rows(TableOperations& table, const TableMetadata& written, const Unit& unit,
+                        const std::vector<iceberg::DataFile>& files) {
+    iceberg::AppendCommit append;
+    append.files = files;
+    append.written_schema = written.schema();
+    append.written_spec = written.spec();
+    append.summary = {{"firn.stream", unit.stream},
+                      {"firn.open", unit.range.open_id},
+                      {"firn.since", std::to_string(unit.range.since)},
+                      {"firn.until", std::to_string(unit.range.until)}};
+    std::optional<Delivered> refused;
+    append.plan_try = [&](const TableMetadata& base, int64_t snapshot_id, int64_t sequence_number) {
+      StreamOffsets offsets = read_offsets(base, unit.stream);
+      const UnitVerdict verdict = judge_on(base, offsets, unit);
+      iceberg::TryPlan plan;
+      if (verdict == UnitVerdict::refuse) {
+        refused = not_taken(table, base, unit, verdict);
+        fail(ErrorKind::commit_conflict, "table {}: rows ({}, {}] of stream {} do not come next", base.location,
+             unit.range.since, unit.range.until, unit.stream);
+      }
+      if (verdict == UnitVerdict::landed) {
+        plan.landed_snapshot = offsets.snapshot_id.value_or(0);
+        return plan;
+      }
+      offsets.snapshot_id = snapshot_id;
+      offsets.sequence = sequence_number;
+      plan.set_properties[offset_property(unit.stream)] = to_text(advanced(std::move(offsets), unit.range));
+      return plan;
+    };
+    Delivered delivered;
+    try {
+      const iceberg::CommitResult result = iceberg::commit_append(table, append);
+      if (result.recognised) {  // by a copy of the cache, while our files were written
+        remove_files(table, files);
+        return not_taken(table, *result.table.metadata, unit, UnitVerdict::landed);
+      }
+    } catch (const Error& e) {
+      if (is_known_failure(e)) remove_files(table, files);
+      if (refused) return *refused;
+      throw;
+    }
+    for (const iceberg::DataFile& file : files) {
+      delivered.rows += file.record_count;
+      delivered.bytes += file.file_size_bytes;
+    }
+    return delivered;
+  }
+
+  // A unit of which no row is left moves the offset alone.
+  Delivered commit_offset(TableOperations& table, const Unit& unit) {
+    UnitVerdict verdict = UnitVerdict::take;
+    bool is_ours = false;
+    const iceberg::CommitResult result = iceberg::commit_metadata(table, [&](TableMetadata& next) {
+      const StreamOffsets offsets = read_offsets(next, unit.stream);
+      verdict = judge_on(next, offsets, unit);
+      if (verdict != UnitVerdict::take) return false;
+      next.properties[offset_property(unit.stream)] = to_text(advanced(offsets, unit.range));
+      is_ours = true;
+      return true;
+    });
+    // Found there after a try of ours that had no answer, it is that try's.
+    if (!result.recognised || (is_ours && verdict == UnitVerdict::landed)) return {};
+    return not_taken(table, *result.table.metadata, unit, verdict);
+  }
+
+  // Nothing names them: what cannot be removed is an orphan.
+  void remove_files(TableOperations& table, const std::vector<iceberg::DataFile>& files) {
+    for (const iceberg::DataFile& file : files) {
+      try {
+        table.io()->remove(file.file_path);
+      } catch (const Error& e) {
+        spdlog::warn("{}", e.what());
+      }
+    }
+  }
+
+  const Cache& cache_;
+  std::shared_ptr<FileIO> io_;
+  SinkConfig sink_;
+  std::map<std::string, Archive> archives_;
+};
+
+}  // namespace
+
+std::unique_ptr<Destination> make_iceberg_destination(const Cache& cache, const SinkConfig& sink) {
+  return std::make_unique<IcebergDestination>(cache, sink);
+}
+
+}  // namespace firn::hyp

@@ -1,0 +1,50 @@
+// Where units go. Every destination keeps, per stream, the last number of each open, and takes a unit iff that number
+// is the unit's `since`, or the open is new to it and the unit says `start` (P10.5).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "hyp/config.h"
+#include "hyp/sink/unit.h"
+
+namespace firn::hyp {
+
+// How far a destination has an open.
+struct Position {
+  int64_t last = 0;
+  std::optional<int64_t> unit_since;  // of the unit that ends there, where the destination keeps units apart
+};
+
+struct Delivered {
+  enum class Outcome : uint8_t {
+    landed,         // it is there now, durable
+    already_there,  // its rows were there already: an earlier attempt's, or another copy's of the cache
+    refused,        // `there` is not the unit's `since`; nothing of it is there
+  };
+  Outcome outcome = Outcome::landed;
+  int64_t rows = 0, bytes = 0;    // landed: what was written
+  std::optional<Position> there;  // not landed: the open's position; nullopt: none that can be trusted
+};
+
+class Destination {
+ public:
+  virtual ~Destination() = default;
+  // For messages: the table or folder that takes the partition's rows.
+  virtual std::string describe(const PartitionId& partition) const = 0;
+  // What the intent keeps so that a retry writes to the same place; empty: nothing.
+  virtual std::string key_of(const Unit& unit) const = 0;
+  // How far the destination has the unit's open; durable there. nullopt: it has nothing of it.
+  virtual std::optional<Position> position(const Unit& unit) = 0;
+  // Sends the unit, or finds it there. Throws destination_forgot; commit_unknown or io where it may have landed: the
+  // same unit is then to be delivered again.
+  virtual Delivered deliver(const Unit& unit, UnitRows& rows) = 0;
+};
+
+// Throw config for a sink that cannot be run.
+std::unique_ptr<Destination> make_blob_destination(const Cache& cache, const SinkConfig& sink);
+std::unique_ptr<Destination> make_iceberg_destination(const Cache& cache, const SinkConfig& sink);
+
+}  // namespace firn::hyp

@@ -1,0 +1,215 @@
+#include "hyp/sink/partition_sink.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "base/fault_point.h"
+#include "base/log.h"
+#include "hyp/sink/unit.h"
+#include "hyp/sink/watermark.h"
+
+namespace firn::hyp {
+namespace {
+
+// The last number of each open that this process knows to have sent, by destination and stream (P10.7).
+class SentNumbers {
+ public:
+  void note(const std::string& destination, const std::string& open_id, int64_t last) {
+    std::lock_guard guard(mutex_);
+    int64_t& known = last_[{destination, open_id}];
+    known = std::max(known, last);
+  }
+  bool covers(const std::string& destination, const std::string& open_id, int64_t last) {
+    std::lock_guard guard(mutex_);
+    const auto known = last_.find({destination, open_id});
+    return known != last_.end() && known->second >= last;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, int64_t> last_;
+};
+
+SentNumbers& sent_numbers() {
+  static SentNumbers numbers;
+  return numbers;
+}
+
+class PartitionSink {
+ public:
+  PartitionSink(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options, Destination& destination,
+                PartitionRun& run)
+      : cache_(cache),
+        sink_(sink),
+        options_(options),
+        destination_(destination),
+        run_(run),
+        path_(watermark_path(cache.config().state_dir, sink.name, run.partition)),
+        stream_(stream_of(cache.sequence().cache_id(), run.partition)),
+        place_(destination.describe(run.partition)) {}
+
+  void run() {
+    load();
+    if (watermark_.pending) settle_pending();
+    while (!is_cancelled()) {
+      std::optional<CutUnit> next =
+          cut_unit(cache_, run_.partition, watermark_, {sink_.unit_rows_max, sink_.unit_bytes_max});
+      if (!next) return;
+      // A watermark may have been lost, and the first unit of an open is where that shows; later ones are refused
+      // (P10.5).
+      if (next->unit.range.start) {
+        if (const auto there = destination_.position(next->unit); there && there->last > next->unit.range.since) {
+          go_forward(next->unit, *there);
+          continue;
+        }
+      }
+      announce(next->unit);
+      send(next->unit, next->rows);
+    }
+  }
+
+ private:
+  bool is_cancelled() const { return options_.cancelled != nullptr && *options_.cancelled; }
+
+  void load() {
+    watermark_ = load_watermark(path_).value_or(Watermark());
+    if (!watermark_.stream.empty() && watermark_.stream != stream_) {
+      // Its numbers say nothing about this cache's rows. What is at the destination is another stream there, too.
+      spdlog::warn("{} is of stream {}; this cache is {}: the sink begins anew", path_, watermark_.stream, stream_);
+      watermark_ = Watermark();
+    }
+    watermark_.stream = stream_;
+    run_.watermark = watermark_.seq;
+  }
+
+  // P10.4: what an earlier attempt announced is sent again or found there, and nothing beside it.
+  void settle_pending() {
+    const Unit unit = pending_unit(cache_, run_.partition, watermark_);
+    spdlog::info("sink {}: {}: settling rows ({}, {}] of an earlier run", sink_.name, run_.partition.logical_path(),
+                 unit.range.since, unit.range.until);
+    UnitRows rows(cache_, run_.partition, unit.range);
+    is_settling_ = true;
+    send(unit, rows);
+    is_settling_ = false;
+  }
+
+  // The intent, durable before anything is sent (P10.1).
+  void announce(Unit& unit) {
+    unit.range.key = destination_.key_of(unit);
+    watermark_.pending = unit.range;
+    fault_point("sink.before-intent");
+    const FileLock partition_lock = cache_.lock(run_.partition);
+    save();
+    fault_point("sink.intent-written");
+  }
+
+  void send(const Unit& unit, UnitRows& rows) {
+    const Delivered delivered = destination_.deliver(unit, rows);
+    switch (delivered.outcome) {
+      case Delivered::Outcome::landed:
+        run_.units += 1;
+        run_.rows += delivered.rows;
+        run_.bytes += delivered.bytes;
+        move_to(unit, unit.range.until, unit.range.since, delivered.rows);
+        break;
+      case Delivered::Outcome::already_there:
+        check_not_a_copy(unit, delivered.there);
+        run_.recognised_units += 1;
+        move_to(unit, unit.range.until, unit.range.since, unit.range.rows);
+        break;
+      case Delivered::Outcome::refused:
+        if (!delivered.there || delivered.there->last <= unit.range.since) fail_behind(unit, delivered.there);
+        go_forward(unit, *delivered.there);
+        return;
+    }
+    sent_numbers().note(place_ + "/" + stream_, unit.range.open_id, unit.range.until);
+    if (options_.progress) options_.progress(run_.partition, unit.range.rows);
+  }
+
+  // The watermark and the end of the intent in one rename (P10.3).
+  void move_to(const Unit& unit, int64_t seq, std::optional<int64_t> unit_since, int64_t rows) {
+    watermark_.seq = std::max(seq, watermark_.seq.value_or(seq));
+    watermark_.exported_row_count += rows;
+    watermark_.last_unit.reset();
+    if (unit_since) watermark_.last_unit = {unit.range.open_id, *unit_since};
+    watermark_.pending.reset();
+    fault_point("sink.before-watermark");
+    save();
+    fault_point("sink.watermark-moved");
+    run_.watermark = watermark_.seq;
+  }
+
+  void save() { save_watermark(path_, watermark_); }
+
+  // The destination has more of the open than we knew (P10.6): a lost watermark, a restored backup, a copy of the
+  // cache.
+  void go_forward(const Unit& unit, const Position& there) {
+    check_not_a_copy(unit, there);
+    // No further than our own rows of that open: numbers above them may yet be those of another open here.
+    const auto ours = own_rows(unit, unit.range.since, there.last);
+    int64_t seq = there.last;
+    if (ours.highest != there.last && own_rows(unit, there.last, std::nullopt).rows == 0) {
+      seq = ours.highest.value_or(unit.range.since);
+    }
+    spdlog::warn("sink {}: {} has rows of {} up to {} already; going forward from {} to {}", sink_.name, place_,
+                 run_.partition.logical_path(), there.last, unit.range.since, seq);
+    run_.recognised_units += 1;
+    move_to(unit, seq, seq == there.last ? there.unit_since : std::nullopt, ours.rows);
+  }
+
+  // Rows of the unit's open with numbers in (since, until].
+  RowCount own_rows(const Unit& unit, int64_t since, std::optional<int64_t> until) const {
+    int64_t open_until = unit.range.until;
+    for (const OpenRange& open : open_ranges(cache_.sequence().opens())) {
+      if (open.open_id == unit.range.open_id) open_until = open.until;
+    }
+    return count_rows(cache_, run_.partition, since, std::min(open_until, until.value_or(open_until)));
+  }
+
+  // Only this process issues numbers of its own open: others of them at the destination come from a copy of it (P10.7).
+  void check_not_a_copy(const Unit& unit, const std::optional<Position>& there) const {
+    if (is_settling_ || !there || unit.range.open_id != cache_.sequence().open_id()) return;
+    if (sent_numbers().covers(place_ + "/" + stream_, unit.range.open_id, there->last)) return;
+    fail(ErrorKind::already_exists,
+         "{}: it has rows of {} up to {} under the open {} of this very process, which did not send them: a copy of "
+         "this running "
+         "process (of its machine) sends to the same place. Stop one of the two, and start the other anew",
+         place_, run_.partition.logical_path(), there->last, unit.range.open_id);
+  }
+
+  // P10.6: less than was confirmed.
+  [[noreturn]] void fail_behind(const Unit& unit, const std::optional<Position>& there) const {
+    const int64_t from = there ? there->last : unit.open_since.value_or(unit.range.since);
+    const RowCount lost =
+        count_rows(cache_, run_.partition, there ? std::optional(from) : std::nullopt, watermark_.seq);
+    fail(ErrorKind::destination_behind,
+         "{}: of {}, open {}, {}, but rows up to {} were confirmed there: it was rolled back, restored or made anew. "
+         "Nothing is "
+         "sent, so that no row is missed or doubled. The cache still has {} rows up to there and {} after it. To send "
+         "all that "
+         "the cache has, give the sink another name and another path",
+         place_, run_.partition.logical_path(), unit.range.open_id,
+         there ? fmt::format("it has rows up to {}", there->last) : "it has no rows that can be trusted",
+         watermark_.seq.value_or(unit.range.since), lost.rows,
+         count_rows(cache_, run_.partition, watermark_.seq, std::nullopt).rows);
+  }
+
+  Cache& cache_;
+  const SinkConfig& sink_;
+  const SinkRunOptions& options_;
+  Destination& destination_;
+  PartitionRun& run_;
+  const std::string path_, stream_, place_;
+  Watermark watermark_;
+  bool is_settling_ = false;  // the unit at hand is of an earlier run's intent
+};
+
+}  // namespace
+
+void run_partition(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options, Destination& destination,
+                   PartitionRun& run) {
+  PartitionSink(cache, sink, options, destination, run).run();
+}
+
+}  // namespace firn::hyp

@@ -1,0 +1,362 @@
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "base/fault_point.h"
+#include "base/uri.h"
+#include "hyp/cache/cache_box.h"
+#include "hyp/cache/layout.h"
+#include "iceberg/commit/commit.h"
+#include "support/crash.h"
+
+namespace firn::hyp {
+namespace {
+
+using iceberg::Type;
+using iceberg::TypeId;
+
+iceberg::TypePtr of(TypeId id) { return Type::primitive(id); }
+
+std::map<std::string, std::string> column_types(const Cache& cache, const PartitionId& partition) {
+  std::map<std::string, std::string> types;
+  for (const auto& field : SequencedReader(cache, partition, {}).schema().fields()) types[field.name] = field.type->to_string();
+  return types;
+}
+
+TEST(Flush, MovesSpooledRowsIntoTheirPartitionsInSpoolOrder) {
+  CacheBox box;
+  Cache cache(box.config);
+  const auto report = ingest(cache, {make_frame("logs", "web", {R"({"n":1,"msg":"a"})", R"({"n":2,"msg":"b"})"}),
+                                     make_frame("logs", "db/1", {R"({"n":3})"}), make_frame("logs", "web", {R"({"n":4})"})});
+  EXPECT_EQ(report.rows, 4);
+  EXPECT_EQ(report.partitions, 2);
+  EXPECT_EQ(report.commits, 2);
+  EXPECT_EQ(report.rejected, 0);
+  EXPECT_TRUE(report.problems.empty());
+  EXPECT_EQ(cache.datasets(), Lines{"logs"});
+  EXPECT_EQ(cache.partitions("logs"), (std::vector<PartitionId>{{"logs", "db/1"}, {"logs", "web"}}));
+  const auto web = read_sequenced(cache, {"logs", "web"});
+  EXPECT_EQ(web.rows, (Lines{R"({"n":1,"msg":"a"})", R"({"n":2,"msg":"b"})", R"({"n":4,"msg":null})"}));
+  EXPECT_TRUE(std::is_sorted(web.after.begin(), web.after.end()));
+  EXPECT_EQ(cached_rows(cache, {"logs", "db/1"}), Lines{R"({"n":3})"});
+}
+
+TEST(Flush, StampsTheHiddenColumns) {
+  CacheBox box;
+  Cache cache(box.config);
+  const Frame first = make_frame("logs", "web", {R"({"n":1})", R"({"n":1})"});
+  const Frame second = make_frame("logs", "web", {R"({"n":2})"});
+  ingest(cache, {first, second});
+  const auto held = cache.hold({"logs", "web"});
+  const auto& metadata = *held->table.metadata;
+  const Lines rows = rows_of(*iceberg::scan(metadata, cache.io(), {}), metadata.schema());
+  ASSERT_EQ(rows.size(), 3u);
+  const Json a = Json::parse(rows[0]), b = Json::parse(rows[1]), c = Json::parse(rows[2]);
+  EXPECT_LT(a[kIngestSeqColumn], b[kIngestSeqColumn]);
+  EXPECT_LT(b[kIngestSeqColumn], c[kIngestSeqColumn]);
+  EXPECT_EQ(a[kRowIdColumn], b[kRowIdColumn]);
+  EXPECT_NE(a[kRowIdColumn], c[kRowIdColumn]);
+  EXPECT_EQ(a[kRowIdColumn].get<std::string>().size(), 64u);
+  EXPECT_EQ(a[kBatchIdColumn], first.batch_id);
+  EXPECT_EQ(c[kBatchIdColumn], second.batch_id);
+  EXPECT_EQ(metadata.format_version, 3);
+  EXPECT_EQ(metadata.property(kMaxSeqProperty, ""), c[kIngestSeqColumn].dump());
+  EXPECT_EQ(held->operations->location(), cache.folder({"logs", "web"}) + "/table-1");
+}
+
+TEST(Flush, TheCursorNamesTheTableAndRepeatsTheCacheId) {
+  CacheBox box;
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "web", {R"({"n":1})"})});
+  const auto cursor = read_cursor(cache.folder({"logs", "web"}));
+  ASSERT_TRUE(cursor);
+  EXPECT_EQ(cursor->table_dir, "table-1");
+  EXPECT_EQ(cursor->cache_id, cache.sequence().cache_id());
+}
+
+TEST(Flush, ALineIsEitherARowOrARejectWithItsLineAndReason) {
+  CacheBox box;
+  Cache cache(box.config);
+  const Frame frame = make_frame("logs", "web", {R"({"n":1})", "{oops", "", R"({"n":"x"})", R"({"n":2,"n":3})", "\xff{}", R"({"n":4})"}, 11);
+  const auto report = ingest(cache, {frame});
+  EXPECT_EQ(report.rows, 2);
+  EXPECT_EQ(report.rejected, 4);
+  EXPECT_EQ(report.rejected_by_dataset.at("logs"), 4);
+  ASSERT_EQ(report.first_rejected.size(), 4u);
+  EXPECT_EQ(report.first_rejected[1].column, "n");
+  EXPECT_EQ(cached_rows(cache, {"logs", "web"}), (Lines{R"({"n":1})", R"({"n":4})"}));
+  const auto rejects = rejects_of(box, "logs");
+  ASSERT_EQ(rejects.size(), 4u);
+  EXPECT_EQ(rejects[0]["text"], "{oops");
+  EXPECT_EQ(rejects[0]["line"], 12);
+  EXPECT_EQ(rejects[1]["line"], 14);
+  EXPECT_EQ(rejects[1]["column"], "n");
+  EXPECT_EQ(rejects[1]["source"], "web");
+  EXPECT_EQ(rejects[2]["line"], 15);
+  EXPECT_EQ(rejects[3]["line"], 16);
+  EXPECT_EQ(rejects[3]["textBase64"], "/3t9");
+  for (const Json& reject : rejects) EXPECT_FALSE(reject["reason"].get<std::string>().empty());
+}
+
+TEST(Flush, OnlyRejectsMakeNoTable) {
+  CacheBox box;
+  Cache cache(box.config);
+  const auto report = ingest(cache, {make_frame("logs", "web", {"1", "2"})});
+  EXPECT_EQ(report.rejected, 2);
+  EXPECT_TRUE(cache.partitions("logs").empty());
+  EXPECT_EQ(ingest(cache, {}).rejected, 0);
+  EXPECT_EQ(rejects_of(box, "logs").size(), 2u);
+}
+
+TEST(Flush, NewColumnsWidenTheTableAndKeepOldRows) {
+  CacheBox box;
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "web", {R"({"n":1})"})});
+  const auto report = ingest(cache, {make_frame("logs", "web", {R"({"n":2})", R"({"n":3,"tag":"x","deep":{"a":7}})"})});
+  EXPECT_EQ(report.rows, 2);
+  ingest(cache, {make_frame("logs", "web", {R"({"n":4,"deep":{"b":true}})"})});
+  EXPECT_EQ(cached_rows(cache, {"logs", "web"}),
+            (Lines{R"({"deep":{"a":7},"n":3,"tag":"x"})", R"({"deep":{"b":true},"n":4})", R"({"n":1})", R"({"n":2})"}));
+  const auto types = column_types(cache, {"logs", "web"});
+  EXPECT_EQ(types.at("n"), "long");
+  EXPECT_EQ(types.at("tag"), "string");
+  EXPECT_EQ(types.size(), 3u);
+}
+
+TEST(Flush, TheFirstSchemaComesFromAllLinesHoweverLateTheyAre) {
+  CacheBox box;
+  Cache cache(box.config);
+  const std::string padding(400'000, 'x');
+  std::vector<Frame> frames;
+  for (int i = 0; i < 8; ++i) {
+    frames.push_back(make_frame("logs", "web", {fmt::format(R"({{"n":{},"pad":"{}"}})", i, padding)}));
+  }
+  frames.push_back(make_frame("logs", "web", {R"({"n":0.5,"late":true})"}));
+  const auto report = ingest(cache, frames);
+  EXPECT_EQ(report.rows, 9);
+  EXPECT_EQ(report.rejected, 0);
+  const auto types = column_types(cache, {"logs", "web"});
+  EXPECT_EQ(types.at("n"), "double");
+  EXPECT_EQ(types.at("late"), "boolean");
+}
+
+TEST(Flush, ADeclaredSchemaTakesNoOtherColumns) {
+  CacheBox box;
+  DatasetConfig& dataset = box.declare("typed");
+  dataset.schema = iceberg::Schema({{1, "id", true, of(TypeId::int_)}, {2, "at", false, of(TypeId::timestamptz)},
+                                    {3, "nothing", false, of(TypeId::unknown)}});
+  dataset.allow_new_columns = false;
+  Cache cache(box.config);
+  const auto report = ingest(cache, {make_frame("typed", "s", {R"({"id":1,"at":"2024-01-02T03:04:05Z"})", R"({"id":2,"more":1})",
+                                                               R"({"at":null})", R"({"id":3,"nothing":null})", R"({"id":4,"nothing":5})"})});
+  EXPECT_EQ(report.rows, 2);
+  EXPECT_EQ(rejected_texts(box, "typed"), (Lines{R"({"at":null})", R"({"id":2,"more":1})", R"({"id":4,"nothing":5})"}));
+  EXPECT_EQ(column_types(cache, {"typed", "s"}),
+            (std::map<std::string, std::string>{{"at", "timestamptz"}, {"id", "int"}, {"nothing", "unknown"}}));
+  EXPECT_EQ(cached_rows(cache, {"typed", "s"}).size(), 2u);
+}
+
+TEST(Flush, ADeclarationThatGrowsWidensTheTable) {
+  CacheBox box;
+  DatasetConfig& dataset = box.declare("typed");
+  dataset.schema = iceberg::Schema({{1, "id", false, of(TypeId::int_)}});
+  dataset.allow_new_columns = false;
+  {
+    Cache cache(box.config);
+    ingest(cache, {make_frame("typed", "s", {R"({"id":1})", R"({"id":3000000000})"})});
+  }
+  dataset.schema = iceberg::Schema({{1, "id", false, of(TypeId::long_)}, {2, "more", false, of(TypeId::string)}});
+  Cache cache(box.config);
+  ingest(cache, {make_frame("typed", "s", {R"({"id":3000000001,"more":"x"})"})});
+  EXPECT_EQ(cached_rows(cache, {"typed", "s"}), (Lines{R"({"id":1})", R"({"id":3000000001,"more":"x"})"}));
+  EXPECT_EQ(rejected_texts(box, "typed"), Lines{R"({"id":3000000000})"});
+}
+
+TEST(Flush, AColumnHasOneTypeInAllPartitionsOfADataset) {
+  CacheBox box;
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "a", {R"({"n":1})"}), make_frame("logs", "b", {R"({"m":1})"})});
+  const auto report = ingest(cache, {make_frame("logs", "b", {R"({"n":"text"})", R"({"n":2})"}),
+                                     make_frame("logs", "c", {R"({"n":"text"})", R"({"n":3})"})});
+  EXPECT_EQ(report.rejected, 2);
+  EXPECT_EQ(column_types(cache, {"logs", "b"}).at("n"), "long");
+  EXPECT_EQ(column_types(cache, {"logs", "c"}).at("n"), "long");
+  std::map<std::string, std::string> types;
+  for (const auto& field : cache.dataset_schema("logs").fields()) types[field.name] = field.type->to_string();
+  EXPECT_EQ(types, (std::map<std::string, std::string>{{"m", "long"}, {"n", "long"}}));
+}
+
+TEST(Flush, TheSourceColumnChoosesThePartition) {
+  CacheBox box;
+  box.declare("logs").source_column = "host";
+  Cache cache(box.config);
+  const auto report =
+      ingest(cache, {make_frame("logs", "here", {R"({"host":"a","n":1})", R"({"host":"b","n":2})", R"({"host":"a","n":3})",
+                                                 R"({"n":4})", R"({"host":7})", R"({"host":null,"n":5})", "bad"})});
+  EXPECT_EQ(report.rows, 5);
+  EXPECT_EQ(report.rejected, 2);
+  EXPECT_EQ(read_sequenced(cache, {"logs", "a"}).rows.size(), 2u);
+  EXPECT_EQ(cached_rows(cache, {"logs", "b"}), Lines{R"({"host":"b","n":2})"});
+  EXPECT_EQ(cached_rows(cache, {"logs", "here"}), (Lines{R"({"n":4})", R"({"n":5})"}));
+  const auto rejects = rejects_of(box, "logs");
+  ASSERT_EQ(rejects.size(), 2u);
+  EXPECT_EQ(rejects[0]["line"], 5);
+  EXPECT_EQ(rejects[1]["line"], 7);
+}
+
+TEST(Flush, ALargeRangeIsCutAndEveryPartIsItsOwnCommit) {
+  CacheBox box;
+  Cache cache(box.config);
+  const auto spool = Spool::open(box.config.cache_root);
+  std::vector<Frame> frames;
+  for (int i = 0; i < 10; ++i) frames.push_back(make_frame("logs", "web", {fmt::format(R"({{"n":{}}})", i)}));
+  spool->append(frames);
+  const auto report = flush(cache, *spool, /*range_bytes_max=*/20);
+  EXPECT_EQ(report.rows, 10);
+  EXPECT_EQ(report.commits, 4);  // three frames of 8 bytes each, and the last one
+  EXPECT_EQ(report.partitions, 1);
+  EXPECT_EQ(spool->progress(), spool->end());
+}
+
+TEST(Flush, APartitionThatFailsHoldsTheSpoolBackAndNoOther) {
+  CacheBox box;
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "a", {R"({"n":1})"}), make_frame("logs", "b", {R"({"n":1})"})});
+  const std::string cursor = cache.folder({"logs", "a"}) + "/cursor.json";
+  const std::string text = cache.io()->read(cursor);
+  replace_file(cursor, "{");
+  const auto spool = Spool::open(box.config.cache_root);
+  spool->append({make_frame("logs", "a", {R"({"n":2})", "bad"}), make_frame("logs", "b", {R"({"n":2})"})});
+  const auto begin = spool->progress();
+  for (int i = 0; i < 2; ++i) {
+    const auto report = flush(cache, *spool);
+    ASSERT_EQ(report.problems.size(), 1u);
+    EXPECT_NE(report.problems[0].find("datasets/logs/source=a"), std::string::npos);
+    EXPECT_EQ(spool->progress(), begin);
+    EXPECT_EQ(read_sequenced(cache, {"logs", "b"}).rows.size(), 2u);
+  }
+  // A lost cursor is no new partition: its rows would be hidden.
+  remove_file(cursor);
+  EXPECT_EQ(flush(cache, *spool).problems.size(), 1u);
+  replace_file(cursor, text);
+  const auto report = flush(cache, *spool);
+  EXPECT_TRUE(report.problems.empty());
+  EXPECT_EQ(report.rows, 1);
+  EXPECT_EQ(read_sequenced(cache, {"logs", "a"}).rows.size(), 2u);
+  EXPECT_EQ(read_sequenced(cache, {"logs", "b"}).rows.size(), 2u);
+  EXPECT_EQ(rejects_of(box, "logs").size(), 1u);
+}
+
+TEST(Flush, CachePartitioningSplitsTheFiles) {
+  CacheBox box;
+  DatasetConfig& dataset = box.declare("logs");
+  dataset.primary_timestamp_column = "at";
+  dataset.cache_partitioning = {{"at", "day"}, {"level", "identity"}};
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "s", {R"({"at":"2024-01-01T00:00:00Z","n":1})", R"({"at":"2024-01-02T00:00:00Z","n":2})"})});
+  ingest(cache, {make_frame("logs", "s", {R"({"at":"2024-01-02T10:00:00Z","n":3,"level":"info"})"})});
+  const auto held = cache.hold({"logs", "s"});
+  EXPECT_EQ(iceberg::live_files(*held->table.metadata, *held->table.metadata->current_snapshot(), *cache.io()).size(), 3u);
+  const auto read = read_sequenced(cache, {"logs", "s"}, {.columns = {"n"}});
+  EXPECT_EQ(read.rows, (Lines{R"({"n":1})", R"({"n":2})", R"({"n":3})"}));
+}
+
+TEST(Flush, AnImpossibleCachePartitioningIsAProblemThatNamesTheColumn) {
+  CacheBox box;
+  box.declare("logs").cache_partitioning = {{"n", "day"}};
+  Cache cache(box.config);
+  const auto report = ingest(cache, {make_frame("logs", "s", {R"({"n":true})"})});
+  ASSERT_EQ(report.problems.size(), 1u);
+  EXPECT_NE(report.problems[0].find("n"), std::string::npos);
+}
+
+// The flush dies at its first pass of `point`.
+void flush_killed_at(const CacheBox& box, const std::string& point) {
+  const auto work = [&box] {
+    Cache cache(box.config);
+    flush(cache, *Spool::open(box.config.cache_root));
+  };
+  EXPECT_EQ(run_in_child([&] {
+              set_fault_handler([&](const char* name) {
+                if (name == point) ::_exit(137);
+              });
+              work();
+            }),
+            137);
+}
+
+TEST(Flush, ADecidedRejectStaysOneThoughTheSchemaChangesMeanwhile) {
+  CacheBox box;
+  DatasetConfig& dataset = box.declare("typed");
+  dataset.schema = iceberg::Schema({{1, "id", false, of(TypeId::int_)}});
+  dataset.allow_new_columns = false;
+  {
+    Cache cache(box.config);
+    ingest(cache, {make_frame("typed", "s", {R"({"id":1})"})});
+    Spool::open(box.config.cache_root)->append({make_frame("typed", "s", {R"({"id":3000000000})", R"({"id":2})"})});
+  }
+  flush_killed_at(box, "rejects.decided");
+  Cache cache(box.config);
+  {
+    const auto held = cache.hold({"typed", "s"});
+    iceberg::evolve_schema(*held->operations, iceberg::Schema({{1, "id", false, of(TypeId::long_)}}));
+  }
+  const auto report = ingest(cache, {make_frame("typed", "s", {R"({"id":3000000001})"})});
+  EXPECT_EQ(report.rows, 2);
+  EXPECT_EQ(cached_rows(cache, {"typed", "s"}), (Lines{R"({"id":1})", R"({"id":2})", R"({"id":3000000001})"}));
+  EXPECT_EQ(rejected_texts(box, "typed"), Lines{R"({"id":3000000000})"});
+}
+
+TEST(Flush, RowsKeepTheirPartitionWhenTheSourceColumnChangesHalfWay) {
+  CacheBox box;
+  DatasetConfig& dataset = box.declare("logs");
+  dataset.source_column = "host";
+  {
+    Cache cache(box.config);
+    Spool::open(box.config.cache_root)->append({make_frame("logs", "here", {R"({"host":"a"})", R"({"host":"b"})"})});
+  }
+  flush_killed_at(box, "flush.committed");  // a has its row, b has not
+  dataset.source_column = "";
+  Cache cache(box.config);
+  ingest(cache, {});
+  ingest(cache, {make_frame("logs", "here", {R"({"host":"c"})"})});
+  EXPECT_EQ(cached_rows(cache, {"logs", "a"}).size(), 1u);
+  EXPECT_EQ(cached_rows(cache, {"logs", "b"}).size(), 1u);
+  EXPECT_EQ(cached_rows(cache, {"logs", "here"}), Lines{R"({"host":"c"})"});
+}
+
+TEST(Flush, ATornTailOfTheRejectsFileIsCut) {
+  CacheBox box;
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "s", {"bad 1"})});
+  {
+    AppendFile file = AppendFile::open(box.rejects_path("logs"));
+    file.append("{\"spool\":");
+    file.sync();
+  }
+  ingest(cache, {make_frame("logs", "s", {"bad 2"})});
+  EXPECT_EQ(rejected_texts(box, "logs"), (Lines{"bad 1", "bad 2"}));
+}
+
+TEST(Flush, ALostSequenceFileIsRebuiltFromTheTables) {
+  CacheBox box;
+  std::vector<Open> opens;
+  std::string cache_id;
+  for (int i = 0; i < 3; ++i) {
+    Cache cache(box.config);
+    ingest(cache, {make_frame("logs", "s", {R"({"n":1})"})});
+    opens = cache.sequence().opens();
+    cache_id = cache.sequence().cache_id();
+  }
+  ASSERT_EQ(opens.size(), 3u);
+  remove_file(box.config.cache_root + "/_hyp_ingest_seq.json");
+  Cache cache(box.config);
+  EXPECT_EQ(cache.sequence().cache_id(), cache_id);
+  EXPECT_EQ(cache.sequence().opens(), opens);
+  const int64_t highest = SequencedReader(cache, {"logs", "s"}, {}).max_seq();
+  EXPECT_EQ(highest, 2049);
+  EXPECT_EQ(cache.sequence().reserve(1, 0), 2050);
+}
+
+}  // namespace
+}  // namespace firn::hyp

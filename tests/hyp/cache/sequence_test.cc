@@ -1,0 +1,185 @@
+#include "hyp/cache/sequence.h"
+
+#include <fstream>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/uri.h"
+#include "io/file_io.h"
+#include "io/local.h"
+#include "support/crash.h"
+#include "support/temp_folder.h"
+
+namespace firn::hyp {
+namespace {
+
+constexpr const char* kFileName = "/_hyp_ingest_seq.json";
+
+struct SequenceBox {
+  TempFolder folder;
+  std::string root = folder / "cache";
+  std::string state = folder / "state";
+  std::string file = root + kFileName;
+
+  SequenceBox() { make_directories(root); }
+  SequenceAllocator allocator() const { return SequenceAllocator(root, state); }
+  void write_watermark(const std::string& json) const {
+    make_directories(state + "/blobs/watermarks/d");
+    replace_file(state + "/blobs/watermarks/d/source=s.json", json);
+  }
+};
+
+TEST(Sequence, StartsAtOneAndABlockIsDurableBeforeItsFirstNumberIsUsed) {
+  SequenceBox box;
+  EXPECT_EQ(read_sequence_file(box.root), std::nullopt);
+  auto allocator = box.allocator();
+  EXPECT_EQ(allocator.reserve(3, 0), 1);
+  const auto file = read_sequence_file(box.root);
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->next_seq, 1025);
+  EXPECT_EQ(file->cache_id, allocator.cache_id());
+  EXPECT_EQ(file->opens, (std::vector<Open>{{allocator.open_id(), 1}}));
+}
+
+TEST(Sequence, ABlockHoldsAllThatOneFlushStamps) {
+  SequenceBox box;
+  auto allocator = box.allocator();
+  EXPECT_EQ(allocator.reserve(5000, 0), 1);
+  EXPECT_EQ(read_sequence_file(box.root)->next_seq, 5001);
+  EXPECT_EQ(allocator.reserve(1, 0), 5001);
+}
+
+TEST(Sequence, TheRestOfABlockIsUsedOnlyAboveThePartitionsHighest) {
+  SequenceBox box;
+  auto one = box.allocator();
+  auto other = box.allocator();
+  EXPECT_EQ(one.reserve(10, 0), 1);
+  EXPECT_EQ(other.reserve(10, 10), 1025);
+  EXPECT_EQ(one.reserve(10, 10), 11);      // a partition that only `one` wrote
+  EXPECT_EQ(one.reserve(10, 1034), 2049);  // the partition that `other` wrote
+  EXPECT_EQ(one.reserve(10, 0), 2059);     // the rest of the first block is gone
+}
+
+TEST(Sequence, EachNumberBelongsToOneOpen) {
+  SequenceBox box;
+  auto one = box.allocator();
+  auto other = box.allocator();
+  one.reserve(1, 0);
+  other.reserve(1, 0);
+  one.reserve(1, 1025);
+  EXPECT_EQ(one.opens(), (std::vector<Open>{{one.open_id(), 1}, {other.open_id(), 1025}, {one.open_id(), 2049}}));
+  const auto ranges = open_ranges(one.opens());
+  ASSERT_EQ(ranges.size(), 3u);
+  EXPECT_EQ(ranges[1].since_exclusive, 1024);
+  EXPECT_EQ(ranges[1].until, 2048);
+  EXPECT_EQ(ranges[2].until, std::numeric_limits<int64_t>::max());
+}
+
+TEST(Sequence, NoNumberIsIssuedTwiceAmongProcesses) {
+  SequenceBox box;
+  const int failed = run_in_children(4, [&](int index) {
+    auto allocator = box.allocator();
+    std::ofstream out(box.folder / std::to_string(index));
+    for (int i = 0; i < 30; ++i) out << allocator.reserve(600, 0) << "\n";
+  });
+  EXPECT_EQ(failed, 0);
+  std::set<int64_t> firsts;
+  for (int index = 0; index < 4; ++index) {
+    std::ifstream in(box.folder / std::to_string(index));
+    for (int64_t first; in >> first;) EXPECT_TRUE(firsts.insert(first).second);
+  }
+  ASSERT_EQ(firsts.size(), 120u);
+  for (auto at = firsts.begin(), after = std::next(at); after != firsts.end(); ++at, ++after) EXPECT_GE(*after - *at, 600);
+}
+
+TEST(Sequence, NeverGoesBackWhereverTheProcessDies) {
+  const auto reserve_twice = [](const SequenceBox& box) {
+    return [&box] {
+      auto allocator = box.allocator();
+      std::ofstream out(box.folder / "issued", std::ios::app);
+      for (int i = 0; i < 2; ++i) out << allocator.reserve(1000, 0) + 999 << std::endl;
+    };
+  };
+  const SequenceBox counted;
+  const size_t points = fault_points_of(reserve_twice(counted)).size();
+  ASSERT_GT(points, 4u);
+  for (const Crash crash : {Crash::process, Crash::power}) {
+    for (size_t point = 0; point < points; ++point) {
+      SCOPED_TRACE(point);
+      const SequenceBox box;
+      run_killed_at(point, crash, reserve_twice(box));
+      int64_t highest = 0;
+      std::ifstream in(box.folder / "issued");
+      for (int64_t last; in >> last;) highest = last;
+      EXPECT_GT(box.allocator().reserve(1, 0), highest);
+    }
+  }
+}
+
+TEST(Sequence, ALostFileContinuesAboveTheWatermarks) {
+  SequenceBox box;
+  box.write_watermark(R"({"v":1,"continuation":{"v":1,"seq":"7000"},"pending":{"since":7000,"until":7500}})");
+  EXPECT_EQ(box.allocator().reserve(1, 0), 7501);
+}
+
+TEST(Sequence, ADamagedFileContinuesAboveTheWatermarksAndAnOlderOneToo) {
+  SequenceBox box;
+  const std::string id = box.allocator().cache_id();
+  box.write_watermark(R"({"v":1,"continuation":{"v":1,"seq":"7000"}})");
+  EXPECT_EQ(box.allocator().reserve(1, 0), 7001);  // the file said 1
+  EXPECT_EQ(box.allocator().cache_id(), id);
+  for (const char* damaged : {"", "{", "{}", R"({"nextSeq":0,"cacheId":"x","opens":[]})",
+                              R"({"nextSeq":5,"cacheId":"x","opens":[{"openId":"a","fromSeq":9}]})"}) {
+    SCOPED_TRACE(damaged);
+    replace_file(box.file, damaged);
+    EXPECT_THROW(read_sequence_file(box.root), Error);
+    EXPECT_EQ(box.allocator().reserve(1, 0), 7001);
+  }
+}
+
+TEST(Sequence, AFileThatGoesBackUnderARunningProcessIsNotBelieved) {
+  SequenceBox box;
+  auto allocator = box.allocator();
+  const std::string id = allocator.cache_id();
+  EXPECT_EQ(allocator.reserve(2000, 0), 1);
+  remove_file(box.file);
+  EXPECT_EQ(allocator.reserve(1, 0), 2001);
+  EXPECT_EQ(read_sequence_file(box.root)->cache_id, id);
+}
+
+TEST(Sequence, ADamagedWatermarkDoesNotStopTheCache) {
+  SequenceBox box;
+  box.write_watermark("{\"v\":1,");
+  EXPECT_EQ(box.allocator().reserve(1, 0), 1);
+}
+
+TEST(Sequence, AnUnreadableFileIsAnErrorAndNotAnEmptyCache) {
+  SequenceBox box;
+  make_directories(box.file);  // reading a directory fails, for root too
+  try {
+    box.allocator().reserve(1, 0);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::io);
+  }
+}
+
+TEST(Sequence, OpensBelowTheOldestRowKeptGo) {
+  SequenceBox box;
+  auto one = box.allocator();
+  auto other = box.allocator();
+  one.reserve(1, 0);
+  other.reserve(1, 0);
+  one.reserve(1, 1025);
+  one.prune_opens(1024);
+  EXPECT_EQ(one.opens().size(), 3u);
+  one.prune_opens(1025);
+  EXPECT_EQ(one.opens(), (std::vector<Open>{{other.open_id(), 1025}, {one.open_id(), 2049}}));
+  one.prune_opens(1'000'000);
+  EXPECT_EQ(one.opens(), (std::vector<Open>{{one.open_id(), 2049}}));
+}
+
+}  // namespace
+}  // namespace firn::hyp
