@@ -1,5 +1,4 @@
 // query, schema.
-#include <fstream>
 #include <ostream>
 
 #include "cli/hyp/command.h"
@@ -18,13 +17,7 @@ OutputFormat parse_format(const std::string& name) {
 int64_t write_rows(arrow::RecordBatchReader& rows, const Invocation& invocation, const QueryArguments& arguments) {
   const OutputFormat format = parse_format(arguments.format);
   if (arguments.output.empty()) return write_result(rows, format, *invocation.out);
-  const std::string path = absolute_path(invocation, arguments.output);
-  if (format == OutputFormat::parquet) return write_parquet_result(rows, path);
-  std::ofstream file(path, std::ios::trunc);
-  const int64_t count = write_result(rows, format, file);
-  file.close();
-  if (!file) fail(ErrorKind::io, "cannot write {}", path);
-  return count;
+  return write_result_file(rows, format, absolute_path(invocation, arguments.output));
 }
 
 }  // namespace

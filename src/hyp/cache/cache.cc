@@ -8,9 +8,7 @@
 
 namespace firn::hyp {
 
-std::string PartitionId::logical_path() const {
-  return fmt::format("datasets/{}/{}", encode_segment(dataset), key());
-}
+std::string PartitionId::logical_path() const { return fmt::format("datasets/{}/{}", encode_segment(dataset), key()); }
 
 std::string PartitionId::key() const { return "source=" + encode_segment(source); }
 
@@ -24,8 +22,8 @@ std::optional<SpoolPosition> flushed_until(const iceberg::TableMetadata& metadat
     const auto [after, offset_error] = std::from_chars(comma + 1, end, position.offset);
     if (offset_error == std::errc() && after == end) return position;
   }
-  fail(ErrorKind::corrupt, "{}: property {}{} is \"{}\", not <segment>,<offset>", metadata.location, kFlushedPrefix, spool_id,
-       text);
+  fail(ErrorKind::corrupt, "{}: property {}{} is \"{}\", not <segment>,<offset>", metadata.location, kFlushedPrefix,
+       spool_id, text);
 }
 
 struct Cache::State {

@@ -28,20 +28,21 @@
 
 namespace firn::hyp {
 
-// Hidden columns: optional, last in a new cache table (columns added later follow them), never in what leaves the cache. Ids
-// are given as for any column.
-inline constexpr const char* kIngestSeqColumn = "_hyp_ingest_seq";      // long
-inline constexpr const char* kRowIdColumn = "_hyp_cache_row_id";        // string: SHA-256 in hex… of the row's content (P5.3)
-inline constexpr const char* kBatchIdColumn = "_hyp_cache_batch_id";    // string: UUIDv7
+// Hidden columns: optional, last in a new cache table (columns added later follow them), never in what leaves the
+// cache. Ids are given as for any column.
+inline constexpr const char* kIngestSeqColumn = "_hyp_ingest_seq";  // long
+inline constexpr const char* kRowIdColumn = "_hyp_cache_row_id";  // string: SHA-256 in hex… of the row's content (P5.3)
+inline constexpr const char* kBatchIdColumn = "_hyp_cache_batch_id";  // string: UUIDv7
 
 // Table properties.
-inline constexpr const char* kMaxSeqProperty = "firn.max-seq";          // the partition's highest sequence (P5.2)
-inline constexpr const char* kFlushedPrefix = "firn.flushed.";          // + spool id = "<segment>,<offset>" (P6.2)
-inline constexpr const char* kOpensProperty = "firn.opens";             // the latest 64 opens that stamped rows of the table
-inline constexpr const char* kSequencedProperty = "firn.sequenced";     // "true": made by firn, so no row lacks a number (P9.3)
+inline constexpr const char* kMaxSeqProperty = "firn.max-seq";  // the partition's highest sequence (P5.2)
+inline constexpr const char* kFlushedPrefix = "firn.flushed.";  // + spool id = "<segment>,<offset>" (P6.2)
+inline constexpr const char* kOpensProperty = "firn.opens";     // the latest 64 opens that stamped rows of the table
+inline constexpr const char* kSequencedProperty =
+    "firn.sequenced";  // "true": made by firn, so no row lacks a number (P9.3)
 
-// The table's marker of a spool: its frames that *begin before* this place are in the table, those that begin at or after it
-// are not. nullopt: none is. Throws corrupt.
+// The table's marker of a spool: its frames that *begin before* this place are in the table, those that begin at or
+// after it are not. nullopt: none is. Throws corrupt.
 std::optional<SpoolPosition> flushed_until(const iceberg::TableMetadata& metadata, const std::string& spool_id);
 
 struct PartitionId {
@@ -54,7 +55,8 @@ struct PartitionId {
   std::string key() const;
 };
 
-// A generation held by a shared lock while it lives (P7): its directory is not removed, and `table` is its head as loaded.
+// A generation held by a shared lock while it lives (P7): its directory is not removed, and `table` is its head as
+// loaded.
 struct HeldTable {
   FileLock lock;
   std::shared_ptr<iceberg::TableOperations> operations;
@@ -70,18 +72,19 @@ class Cache {
   const Config& config() const;
   const std::shared_ptr<FileIO>& io() const;
   SequenceAllocator& sequence() const;
-  std::vector<std::string> datasets() const;                         // that have a partition, sorted
+  std::vector<std::string> datasets() const;                              // that have a partition, sorted
   std::vector<PartitionId> partitions(const std::string& dataset) const;  // sorted
-  std::string folder(const PartitionId& partition) const;            // absolute
-  // The live generation, or nullopt if the partition has no table yet. Syncs its metadata directory first where `acting` on
-  // what another process committed (P10.8).
+  std::string folder(const PartitionId& partition) const;                 // absolute
+  // The live generation, or nullopt if the partition has no table yet. Syncs its metadata directory first where
+  // `acting` on what another process committed (P10.8).
   std::optional<HeldTable> hold(const PartitionId& partition, bool acting = false) const;
-  FileLock lock(const PartitionId& partition) const;                 // the partition lock, exclusive; waits
+  FileLock lock(const PartitionId& partition) const;  // the partition lock, exclusive; waits
 
-  // The dataset's columns without the hidden ones: the union of its partitions' schemas and the declared one. Ids are of no
-  // table. Empty fields if nothing is known yet.
+  // The dataset's columns without the hidden ones: the union of its partitions' schemas and the declared one. Ids are
+  // of no table. Empty fields if nothing is known yet.
   iceberg::Schema dataset_schema(const std::string& dataset) const;
-  // The configured dataset, or the defaults for a name that the configuration no longer takes: what is cached stays readable.
+  // The configured dataset, or the defaults for a name that the configuration no longer takes: what is cached stays
+  // readable.
   DatasetConfig dataset_config(const std::string& dataset) const;
 
  private:
@@ -91,55 +94,62 @@ class Cache {
 
 struct Rejected {
   std::string dataset, source;
-  int64_t line = 0;          // in its source
+  int64_t line = 0;  // in its source
   std::string column, reason;
 };
 
 struct FlushReport {
   int64_t rows = 0, rejected = 0, partitions = 0, commits = 0, bytes = 0;
   std::map<std::string, int64_t> rows_by_dataset, rejected_by_dataset;
-  std::vector<Rejected> first_rejected;   // at most 20, for the summary
-  std::vector<std::string> problems;      // partitions that failed (I/O) and were left for the next flush
+  std::vector<Rejected> first_rejected;  // at most 20, for the summary
+  std::vector<std::string> problems;     // partitions that failed (I/O) and were left for the next flush
 };
 
-// Moves what the spool holds into the cache tables (P6). At most `range_bytes_max` of spooled text is worked on at once; each
-// such range is one commit a partition. Rejected lines go to <cacheRoot>/rejects/<dataset>.ndjson: {time, spool, segment, offset,
-// lineOffset, source, line, column, reason, text | textBase64}. Throws what concerns the spool or the allocator as a whole.
+// Moves what the spool holds into the cache tables (P6). At most `range_bytes_max` of spooled text is worked on at
+// once; each such range is one commit a partition. Rejected lines go to <cacheRoot>/rejects/<dataset>.ndjson: {time,
+// spool, segment, offset, lineOffset, source, line, column, reason, text | textBase64}. Throws what concerns the spool
+// or the allocator as a whole.
 FlushReport flush(Cache& cache, Spool& spool, int64_t range_bytes_max = 128 << 20);
 
-// Consecutive lines of a frame's text, [begin, end), and the source partition that they belong to: the frame's, or where the
-// dataset has a sourceColumn the value of that column (null or missing: the frame's). Lines whose source cannot be told are
-// `rejected` with offsets into the text; they belong to no partition.
-struct RoutedLines { std::string source; int64_t begin = 0, end = 0; };
-struct RoutedFrame { std::vector<RoutedLines> lines; std::vector<RejectedLine> rejected; };
+// Consecutive lines of a frame's text, [begin, end), and the source partition that they belong to: the frame's, or
+// where the dataset has a sourceColumn the value of that column (null or missing: the frame's). Lines whose source
+// cannot be told are `rejected` with offsets into the text; they belong to no partition.
+struct RoutedLines {
+  std::string source;
+  int64_t begin = 0, end = 0;
+};
+struct RoutedFrame {
+  std::vector<RoutedLines> lines;
+  std::vector<RejectedLine> rejected;
+};
 RoutedFrame route_lines(const Frame& frame, const DatasetConfig& dataset);
 
 // --- reads ---
 
 struct ReadOptions {
-  std::vector<std::string> columns;               // empty: all of the partition's, hidden ones left out
-  std::optional<int64_t> since_exclusive;         // _hyp_ingest_seq > since
-  std::optional<int64_t> until;                   // _hyp_ingest_seq <= until
-  bool include_legacy = true;                     // rows without a number (P9.3)
+  std::vector<std::string> columns;        // empty: all of the partition's, hidden ones left out
+  std::optional<int64_t> since_exclusive;  // _hyp_ingest_seq > since
+  std::optional<int64_t> until;            // _hyp_ingest_seq <= until
+  bool include_legacy = true;              // rows without a number (P9.3)
   int64_t batch_rows_max = 16384;
   iceberg::ReadCounters* counters = nullptr;
 };
 
 // Clean rows with the number to store once each is durably shipped (the `after` of spec §2).
 struct SequencedBatch {
-  std::shared_ptr<arrow::RecordBatch> rows;       // hidden columns stripped
-  std::vector<int64_t> after;                     // one a row, ascending; 0 for legacy rows, which come first
+  std::shared_ptr<arrow::RecordBatch> rows;  // hidden columns stripped
+  std::vector<int64_t> after;                // one a row, ascending; 0 for legacy rows, which come first
 };
 
-// Rows of one partition in _hyp_ingest_seq order (P9.1), at a cost that follows the new rows. Holds the generation and the
-// snapshot that it began with. One thread.
+// Rows of one partition in _hyp_ingest_seq order (P9.1), at a cost that follows the new rows. Holds the generation and
+// the snapshot that it began with. One thread.
 class SequencedReader {
  public:
   SequencedReader(const Cache& cache, const PartitionId& partition, const ReadOptions& options);
   ~SequencedReader();
   std::optional<SequencedBatch> next();
-  const iceberg::Schema& schema() const;          // of the rows: the table's ids
-  int64_t max_seq() const;                        // firn.max-seq of the snapshot read; 0: none
+  const iceberg::Schema& schema() const;  // of the rows: the table's ids
+  int64_t max_seq() const;                // firn.max-seq of the snapshot read; 0: none
 
  private:
   struct State;
@@ -147,6 +157,7 @@ class SequencedReader {
 };
 
 // All rows of a partition without order, hidden columns stripped (`read_rows` of spec §2).
-std::shared_ptr<arrow::RecordBatchReader> read_rows(const Cache& cache, const PartitionId& partition, const ReadOptions& options);
+std::shared_ptr<arrow::RecordBatchReader> read_rows(const Cache& cache, const PartitionId& partition,
+                                                    const ReadOptions& options);
 
 }  // namespace firn::hyp

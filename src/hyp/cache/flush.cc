@@ -131,8 +131,8 @@ bool flush_range(SpoolFlush& flush, const Range& range) {
   for (const auto& [partition, lines] : route(flush, range, datasets)) {
     if (lines.empty()) continue;
     try {
-      const PartitionFlushed done =
-          flush_partition(flush.cache, flush.config_of(partition.dataset), partition, flush.spool.id(), range.until, lines);
+      const PartitionFlushed done = flush_partition(flush.cache, flush.config_of(partition.dataset), partition,
+                                                    flush.spool.id(), range.until, lines);
       count_rejected(flush.report, partition.dataset, done.rejected);
       if (done.rows == 0) continue;
       flush.report.rows += done.rows;
@@ -150,8 +150,8 @@ bool flush_range(SpoolFlush& flush, const Range& range) {
   return all_committed;
 }
 
-// Each rejects file's length, where the next flush begins to look for decisions (FlushState::rejects_bytes). Only after the
-// progress is saved: decisions at or past it may then only follow.
+// Each rejects file's length, where the next flush begins to look for decisions (FlushState::rejects_bytes). Only after
+// the progress is saved: decisions at or past it may then only follow.
 void remember_rejects(SpoolFlush& flush, const std::set<std::string>& datasets) {
   const FlushState before = flush.state;
   for (const std::string& dataset : datasets) {

@@ -63,11 +63,12 @@ RejectedRow describe(const FrameAt& frame, int64_t offset, const RejectedLine& r
   const auto begin = static_cast<size_t>(offset);
   size_t end = std::min(text.find('\n', begin), text.size());
   if (end > begin && text[end - 1] == '\r') --end;
-  return {{frame.begin, offset},  frame.frame.source, lines.line_at(frame, offset), rejected.column, rejected.reason,
-          text.substr(begin, end - begin)};
+  return {{frame.begin, offset}, frame.frame.source, lines.line_at(frame, offset),
+          rejected.column,       rejected.reason,    text.substr(begin, end - begin)};
 }
 
-std::shared_ptr<arrow::Array> make_batch_ids(const Job& job, const JobText& text, const std::vector<int64_t>& row_offsets) {
+std::shared_ptr<arrow::Array> make_batch_ids(const Job& job, const JobText& text,
+                                             const std::vector<int64_t>& row_offsets) {
   arrow::StringBuilder builder;
   check(builder.Reserve(static_cast<int64_t>(row_offsets.size())), "batch ids");
   size_t range = 0;
@@ -76,6 +77,24 @@ std::shared_ptr<arrow::Array> make_batch_ids(const Job& job, const JobText& text
     check(builder.Append(job[range].frame->frame.batch_id), "batch ids");
   }
   return check(builder.Finish(), "batch ids");
+}
+
+}  // namespace
+
+std::vector<Job> make_jobs(const std::vector<LineRange>& lines) {
+  std::vector<Job> jobs;
+  int64_t bytes = 0;
+  for (const LineRange& range : lines) {
+    const int64_t size = range.end - range.begin;
+    if (size == 0) continue;
+    if (jobs.empty() || bytes + size > kJobBytes) {
+      jobs.emplace_back();
+      bytes = 0;
+    }
+    jobs.back().push_back(range);
+    bytes += size;
+  }
+  return jobs;
 }
 
 ParsedJob parse_job(const Job& job, const iceberg::Schema& visible, const RowParserOptions& options) {
@@ -97,28 +116,19 @@ ParsedJob parse_job(const Job& job, const iceberg::Schema& visible, const RowPar
   return parsed;
 }
 
-}  // namespace
-
-std::vector<Job> make_jobs(const std::vector<LineRange>& lines) {
-  std::vector<Job> jobs;
-  int64_t bytes = 0;
-  for (const LineRange& range : lines) {
-    const int64_t size = range.end - range.begin;
-    if (size == 0) continue;
-    if (jobs.empty() || bytes + size > kJobBytes) {
-      jobs.emplace_back();
-      bytes = 0;
+int64_t count_lines(const std::vector<Job>& jobs) {
+  int64_t lines = 0;
+  for (const Job& job : jobs) {
+    for (const LineRange& range : job) {
+      const char* at = range.frame->frame.text.data() + range.begin;
+      const char* const end = range.frame->frame.text.data() + range.end;
+      for (; at < end; ++lines) {
+        const void* newline = std::memchr(at, '\n', static_cast<size_t>(end - at));
+        at = newline == nullptr ? end : static_cast<const char*>(newline) + 1;
+      }
     }
-    jobs.back().push_back(range);
-    bytes += size;
   }
-  return jobs;
-}
-
-std::vector<ParsedJob> parse_jobs(const std::vector<Job>& jobs, const iceberg::Schema& visible, const RowParserOptions& options) {
-  std::vector<ParsedJob> parsed(jobs.size());
-  run_parallel(jobs.size(), [&](size_t i) { parsed[i] = parse_job(jobs[i], visible, options); });
-  return parsed;
+  return lines;
 }
 
 iceberg::Schema infer_schema(const std::vector<Job>& jobs, const iceberg::Schema& known, int64_t row_bytes_max,

@@ -1,4 +1,4 @@
-// Spooled lines as rows of a cache table: parsed on all cores in jobs of about 1 MiB of text.
+// Spooled lines as rows of a cache table, in jobs of about 1 MiB of text.
 #pragma once
 
 #include <memory>
@@ -24,14 +24,16 @@ using Job = std::vector<LineRange>;  // parsed together; in spool order
 std::vector<Job> make_jobs(const std::vector<LineRange>& lines);
 
 struct ParsedJob {
-  std::shared_ptr<arrow::RecordBatch> rows;     // the visible columns, in spool order
-  std::shared_ptr<arrow::Array> row_ids;        // _hyp_cache_row_id (P5.3)
-  std::shared_ptr<arrow::Array> batch_ids;      // _hyp_cache_batch_id, of the row's frame
-  std::vector<RejectedRow> rejected;            // in spool order
+  std::shared_ptr<arrow::RecordBatch> rows;  // the visible columns, in spool order
+  std::shared_ptr<arrow::Array> row_ids;     // _hyp_cache_row_id (P5.3)
+  std::shared_ptr<arrow::Array> batch_ids;   // _hyp_cache_batch_id, of the row's frame
+  std::vector<RejectedRow> rejected;         // in spool order
   bool has_new_columns = false;
-  bool has_rejected_columns = false;            // some line was rejected for one of its columns
+  bool has_rejected_columns = false;  // some line was rejected for one of its columns
 };
-std::vector<ParsedJob> parse_jobs(const std::vector<Job>& jobs, const iceberg::Schema& visible, const RowParserOptions& options);
+ParsedJob parse_job(const Job& job, const iceberg::Schema& visible, const RowParserOptions& options);
+
+int64_t count_lines(const std::vector<Job>& jobs);  // blank ones included
 
 // The columns that `known` and the lines of `jobs` have together (row_parser.h).
 iceberg::Schema infer_schema(const std::vector<Job>& jobs, const iceberg::Schema& known, int64_t row_bytes_max,

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "base/clock.h"
 #include "base/civil_time.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/uri.h"
 

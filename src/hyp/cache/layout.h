@@ -15,7 +15,8 @@ struct Cursor {
   std::string table_dir;  // of the live generation, in the partition's folder
   std::string cache_id;
 };
-std::optional<Cursor> read_cursor(const std::string& partition_folder);  // throws corrupt or io if it is there and unreadable
+std::optional<Cursor> read_cursor(
+    const std::string& partition_folder);  // throws corrupt or io if it is there and unreadable
 void write_cursor(const std::string& partition_folder, const Cursor& cursor);  // durable when it returns
 
 // Partitions that have a cursor, sorted; of one dataset if it is given.
@@ -25,8 +26,8 @@ std::vector<PartitionId> list_partitions(const std::string& cache_root, const st
 std::string generation_folder(const std::string& partition_folder, const std::string& table_dir);
 std::string generation_lock_path(const std::string& partition_folder, const std::string& table_dir);
 
-// The live generation's directory under its shared lock (P7): the cursor is read again once the lock is held, so that what is
-// held is what the cursor named at that moment. nullopt: no cursor.
+// The live generation's directory under its shared lock (P7): the cursor is read again once the lock is held, so that
+// what is held is what the cursor named at that moment. nullopt: no cursor.
 struct HeldGeneration {
   FileLock lock;
   std::string location;

@@ -49,7 +49,8 @@ std::optional<int64_t> generation_number(const std::string& name) {
 
 }  // namespace
 
-iceberg::TableMetadata new_cache_table(const std::string& location, const iceberg::Schema& visible, const DatasetConfig& config) {
+iceberg::TableMetadata new_cache_table(const std::string& location, const iceberg::Schema& visible,
+                                       const DatasetConfig& config) {
   const iceberg::Schema schema = with_hidden(visible);
   const iceberg::PartitionSpec spec = iceberg::make_partition_spec(config.cache_partitioning, schema);
   return iceberg::new_table_metadata(location, schema, spec, by_sequence(schema), table_properties(), now_ms());
@@ -66,7 +67,8 @@ std::string next_table_dir(const Cache& cache, const PartitionId& partition) {
     if (!iceberg::filesystem_table_exists(*cache.io(), entry.path().string())) continue;
     const auto table = iceberg::open_filesystem_table(cache.io(), entry.path().string())->load();
     if (table.metadata->current_snapshot() != nullptr) {
-      fail(ErrorKind::corrupt, "{} has no cursor.json, but {} holds rows; write {{\"v\":1,\"tableDir\":…,\"cacheId\":…}} there again",
+      fail(ErrorKind::corrupt,
+           "{} has no cursor.json, but {} holds rows; write {{\"v\":1,\"tableDir\":…,\"cacheId\":…}} there again",
            folder, entry.path().string());
     }
   }

@@ -5,12 +5,14 @@
 
 namespace firn::hyp {
 
-// Metadata of an empty cache table with `visible` columns and the hidden ones, partitioned as the dataset says, sorted by
-// _hyp_ingest_seq. Nothing is written. Throws invalid_argument for a cachePartitioning that does not fit the columns.
-iceberg::TableMetadata new_cache_table(const std::string& location, const iceberg::Schema& visible, const DatasetConfig& config);
+// Metadata of an empty cache table with `visible` columns and the hidden ones, partitioned as the dataset says, sorted
+// by _hyp_ingest_seq. Nothing is written. Throws invalid_argument for a cachePartitioning that does not fit the
+// columns.
+iceberg::TableMetadata new_cache_table(const std::string& location, const iceberg::Schema& visible,
+                                       const DatasetConfig& config);
 
-// The name of the next generation's directory: above every directory there. Throws corrupt if a table with rows is there and
-// no cursor names it: the cursor was lost, and a new table would hide those rows.
+// The name of the next generation's directory: above every directory there. Throws corrupt if a table with rows is
+// there and no cursor names it: the cursor was lost, and a new table would hide those rows.
 std::string next_table_dir(const Cache& cache, const PartitionId& partition);
 
 // Publishes the table, durable, then the cursor that names it, durable (P7, P15). Requires the partition lock.

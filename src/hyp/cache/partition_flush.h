@@ -14,11 +14,15 @@ struct PartitionFlushed {
   std::vector<RejectedRow> rejected;  // decided now, durable in the rejects file
 };
 
-// Under the partition lock: takes the lines of frames past the table's marker, makes the table or widens its schema where they
-// need it, makes the decisions on what it cannot take durable, then stamps and commits the rest in one snapshot, with the
-// marker `until` in the same metadata commit. `lines` are whole lines in spool order, none of them decided before, of frames
-// that begin before `until`. Throws what befell the partition: then it has none of the lines, or (commit_unknown) all or none.
+// Under the partition lock: takes the lines of frames past the table's marker, makes the table or widens its schema
+// where they need it, makes the decisions on what it cannot take durable, then stamps and commits the rest in one
+// snapshot, with the marker `until` in the same metadata commit. `lines` are whole lines in spool order, none of them
+// decided before, of frames that begin before `until`. Throws what befell the partition: then it has none of the lines,
+// or (commit_unknown) all or none.
 PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, const PartitionId& partition,
                                  const std::string& spool_id, SpoolPosition until, std::vector<LineRange> lines);
+
+// The column whose strings are read as timestamps where nobody declared a type; empty: none.
+std::string timestamp_column(const DatasetConfig& config);
 
 }  // namespace firn::hyp

@@ -29,7 +29,9 @@ ExpressionPtr sequence_filter(const ReadOptions& options) {
   return filter;
 }
 
-bool may_have_legacy_rows(const iceberg::TableMetadata& metadata) { return !metadata.bool_property(kSequencedProperty, false); }
+bool may_have_legacy_rows(const iceberg::TableMetadata& metadata) {
+  return !metadata.bool_property(kSequencedProperty, false);
+}
 
 iceberg::ScanOptions scan_options(const iceberg::Schema& columns, const ReadOptions& options) {
   iceberg::ScanOptions scan;
@@ -49,8 +51,8 @@ std::optional<int64_t> bound_of(const std::map<int32_t, std::string>& bounds, in
 
 // Whether the table's sort order says that its files are in sequence order.
 bool is_sequence_order(const iceberg::SortOrder& order, int32_t seq_id) {
-  return order.order_id != 0 && !order.fields.empty() && order.fields[0].source_id() == seq_id && order.fields[0].ascending &&
-         order.fields[0].transform.kind == iceberg::TransformKind::identity;
+  return order.order_id != 0 && !order.fields.empty() && order.fields[0].source_id() == seq_id &&
+         order.fields[0].ascending && order.fields[0].transform.kind == iceberg::TransformKind::identity;
 }
 
 std::shared_ptr<arrow::RecordBatch> without_last_column(const arrow::RecordBatch& batch) {
@@ -133,7 +135,9 @@ std::optional<SequencedBatch> SequencedReader::next() {
   if (s.legacy) {
     std::shared_ptr<arrow::RecordBatch> batch;
     check(s.legacy->ReadNext(&batch), "read legacy rows");
-    if (batch) return SequencedBatch{without_last_column(*batch), std::vector<int64_t>(static_cast<size_t>(batch->num_rows()), 0)};
+    if (batch)
+      return SequencedBatch{without_last_column(*batch),
+                            std::vector<int64_t>(static_cast<size_t>(batch->num_rows()), 0)};
     s.legacy = nullptr;
   }
   const auto batch = s.merge ? s.merge->next() : nullptr;
@@ -148,7 +152,8 @@ int64_t SequencedReader::max_seq() const {
   return state_->held ? state_->held->table.metadata->int_property(kMaxSeqProperty, 0) : 0;
 }
 
-std::shared_ptr<arrow::RecordBatchReader> read_rows(const Cache& cache, const PartitionId& partition, const ReadOptions& options) {
+std::shared_ptr<arrow::RecordBatchReader> read_rows(const Cache& cache, const PartitionId& partition,
+                                                    const ReadOptions& options) {
   std::optional<HeldTable> held = cache.hold(partition);
   if (!held) return check(arrow::RecordBatchReader::Make({}, arrow::schema({})), "read a partition without a table");
   const iceberg::TableMetadata& metadata = *held->table.metadata;

@@ -36,7 +36,8 @@ int64_t end_of_lines(const std::string& path, int64_t size_bytes) {
   return 0;
 }
 
-std::string to_line(const std::string& dataset, const std::string& spool_id, const std::string& time, const RejectedRow& row) {
+std::string to_line(const std::string& dataset, const std::string& spool_id, const std::string& time,
+                    const RejectedRow& row) {
   Json json = {{"time", time},
                {"dataset", dataset},
                {"source", row.source},
@@ -107,7 +108,8 @@ void RejectsFile::append(const std::string& spool_id, const std::vector<Rejected
     file.append(lines);
     file.sync();
   } catch (const Error&) {
-    // A later sync of the same bytes would prove nothing (P15), so they must not be found there. Best effort: the disk fails.
+    // A later sync of the same bytes would prove nothing (P15), so they must not be found there. Best effort: the disk
+    // fails.
     try {
       AppendFile::open(path_, size);
     } catch (const Error&) {

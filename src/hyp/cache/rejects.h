@@ -19,20 +19,21 @@ struct LinePlace {
 
 struct RejectedRow {
   LinePlace place;
-  std::string source;       // the capture's source, or the partition's
-  int64_t line = 0;         // in its source, from 1
+  std::string source;  // the capture's source, or the partition's
+  int64_t line = 0;    // in its source, from 1
   std::string column, reason;
-  std::string text;         // the line without its newline
+  std::string text;  // the line without its newline
 };
 
-// <cacheRoot>/rejects/<dataset>.ndjson. A decision stands once it is durable here, before the commit whose marker passes its
-// frame: a flush that comes again after a crash keeps to it, even if the schema has changed meanwhile and would take the line.
-// Shared by processes (a lock file beside it); torn tails are cut.
+// <cacheRoot>/rejects/<dataset>.ndjson. A decision stands once it is durable here, before the commit whose marker
+// passes its frame: a flush that comes again after a crash keeps to it, even if the schema has changed meanwhile and
+// would take the line. Shared by processes (a lock file beside it); torn tails are cut.
 class RejectsFile {
  public:
   RejectsFile(const std::string& cache_root, const std::string& dataset);
   int64_t size_bytes() const;  // 0: absent
-  // The lines decided for `spool_id` in frames at or past `from`, as found past byte `begin_bytes`; durable when it returns.
+  // The lines decided for `spool_id` in frames at or past `from`, as found past byte `begin_bytes`; durable when it
+  // returns.
   std::set<LinePlace> decided(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const;
   // Durable when it returns.
   void append(const std::string& spool_id, const std::vector<RejectedRow>& rows) const;

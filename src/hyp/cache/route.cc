@@ -47,11 +47,12 @@ RoutedFrame route_lines(const Frame& frame, const DatasetConfig& dataset) {
   for (int64_t row = 0; row < parsed.batch->num_rows(); ++row) {
     const int64_t begin = parsed.row_offsets[static_cast<size_t>(row)];
     const size_t newline = frame.text.find('\n', static_cast<size_t>(begin));
-    const int64_t end = newline == std::string::npos ? static_cast<int64_t>(frame.text.size()) : static_cast<int64_t>(newline) + 1;
+    const int64_t end =
+        newline == std::string::npos ? static_cast<int64_t>(frame.text.size()) : static_cast<int64_t>(newline) + 1;
     std::string source = to_source(values, row, frame.source);
     if (is_source_too_long(source)) {
-      routed.rejected.push_back({begin, 0, dataset.source_column,
-                                 fmt::format("the source name is longer than {} bytes", kEncodedSourceMax)});
+      routed.rejected.push_back(
+          {begin, 0, dataset.source_column, fmt::format("the source name is longer than {} bytes", kEncodedSourceMax)});
       continue;
     }
     RoutedLines* last = routed.lines.empty() ? nullptr : &routed.lines.back();

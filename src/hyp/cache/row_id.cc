@@ -12,7 +12,8 @@ namespace {
 
 void append_u32(std::string& out, size_t value) {
   const auto narrow = static_cast<uint32_t>(value);
-  out.append(reinterpret_cast<const char*>(&narrow), sizeof narrow);  // little-endian hosts only, as Arrow's buffers are
+  out.append(reinterpret_cast<const char*>(&narrow),
+             sizeof narrow);  // little-endian hosts only, as Arrow's buffers are
 }
 
 void append_u64(std::string& out, uint64_t value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); }

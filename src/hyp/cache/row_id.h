@@ -8,10 +8,10 @@
 
 namespace firn::hyp {
 
-// One lower-case hex SHA-256 a row of `batch`, as a utf8 array. It covers the row's non-null columns sorted by name, each with
-// name, kind and value, nested values likewise; so neither the order of keys nor columns that are null or came later change
-// it, nor do an int that became long, a float that became double or a wider decimal precision. Stored ids stay comparable only
-// while this stays as it is: it must never change.
+// One lower-case hex SHA-256 a row of `batch`, as a utf8 array. It covers the row's non-null columns sorted by name,
+// each with name, kind and value, nested values likewise; so neither the order of keys nor columns that are null or
+// came later change it, nor do an int that became long, a float that became double or a wider decimal precision. Stored
+// ids stay comparable only while this stays as it is: it must never change.
 std::shared_ptr<arrow::Array> make_row_ids(const arrow::RecordBatch& batch);
 
 }  // namespace firn::hyp

@@ -46,8 +46,8 @@ void write_sequence_file(const std::string& cache_root, const SequenceFile& file
 
 // What the rest of the cache proves about the sequence file.
 struct Evidence {
-  int64_t max_seq = 0;     // highest number in a table or watermark; 0: none
-  std::string cache_id;    // empty: no cursor
+  int64_t max_seq = 0;   // highest number in a table or watermark; 0: none
+  std::string cache_id;  // empty: no cursor
   std::vector<Open> opens;
 };
 
@@ -157,8 +157,8 @@ struct SequenceAllocator::State {
     return FileLock::acquire(join_path(cache_root, "_hyp_ingest_seq.lock"), FileLock::Mode::exclusive);
   }
 
-  // The file, above `above_exclusive` and all that was ever issued as far as can be told. Requires the mutex and the file's
-  // lock. `is_saved` is false where it differs from what is on disk.
+  // The file, above `above_exclusive` and all that was ever issued as far as can be told. Requires the mutex and the
+  // file's lock. `is_saved` is false where it differs from what is on disk.
   SequenceFile load(int64_t above_exclusive, bool& is_saved) {
     std::optional<SequenceFile> file;
     std::string trouble;
@@ -186,8 +186,8 @@ struct SequenceAllocator::State {
         file->next_seq = std::max({file->next_seq, highest + 1, last_from + 1});
         block_next = block_end = 0;  // its numbers may have lost their entry among the opens
         is_saved = false;
-        spdlog::warn("{}: {}; tables and watermarks hold numbers up to {}: continuing at {}", state_path(cache_root), trouble,
-                     highest, file->next_seq);
+        spdlog::warn("{}: {}; tables and watermarks hold numbers up to {}: continuing at {}", state_path(cache_root),
+                     trouble, highest, file->next_seq);
       }
       checked = true;
     }
@@ -205,7 +205,8 @@ struct SequenceAllocator::State {
   }
 };
 
-SequenceAllocator::SequenceAllocator(std::string cache_root, std::string state_dir) : state_(std::make_unique<State>()) {
+SequenceAllocator::SequenceAllocator(std::string cache_root, std::string state_dir)
+    : state_(std::make_unique<State>()) {
   state_->cache_root = std::move(cache_root);
   state_->state_dir = std::move(state_dir);
 }
@@ -243,8 +244,8 @@ int64_t SequenceAllocator::reserve(int64_t count, int64_t above_exclusive) {
   if (first > std::numeric_limits<int64_t>::max() - size) fail(ErrorKind::internal, "the ingest sequence is used up");
   file.next_seq = first + size;
   if (file.opens.empty() || file.opens.back().open_id != s.open_id) {
-    // One range of numbers an open, so that a destination's last number of it says which rows it has (P10.5): a process that
-    // reserves again after another opens anew.
+    // One range of numbers an open, so that a destination's last number of it says which rows it has (P10.5): a process
+    // that reserves again after another opens anew.
     const auto is_used = [&](const Open& open) { return open.open_id == s.open_id; };
     if (std::any_of(file.opens.begin(), file.opens.end(), is_used)) s.open_id = uuid_v4();
     file.opens.push_back({s.open_id, first});

@@ -110,7 +110,8 @@ struct Cursor {
       numbers = numbers_of(*batch, seq_column);
       const int64_t rows = batch->num_rows();
       const bool ascends = std::is_sorted(numbers, numbers + rows) && (rows == 0 || !last || *last <= numbers[0]);
-      if (!ascends) fail(ErrorKind::corrupt, "{}: its rows are not in the order of _hyp_ingest_seq, as its sort order says", name);
+      if (!ascends)
+        fail(ErrorKind::corrupt, "{}: its rows are not in the order of _hyp_ingest_seq, as its sort order says", name);
       if (rows == 0) batch = nullptr;
     }
     return true;
@@ -131,7 +132,10 @@ BatchPtr join_few(const std::vector<Piece>& pieces) {
 
 // Many small pieces of few batches: cheaper by index.
 BatchPtr join_many(const std::vector<Piece>& pieces) {
-  struct Span { BatchPtr batch; int64_t begin, end, base; };
+  struct Span {
+    BatchPtr batch;
+    int64_t begin, end, base;
+  };
   std::vector<Span> spans;
   std::unordered_map<const RecordBatch*, size_t> span_of;
   for (const Piece& piece : pieces) {

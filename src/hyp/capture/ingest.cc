@@ -218,8 +218,10 @@ CaptureReport ingest_file(Spool& spool, const std::string& path, const CaptureOp
 
 CaptureReport ingest_pipe(Spool& spool, int fd, const CaptureOptions& options) {
   Intake intake{.options = options, .dataset = options.dataset, .source = options.source, .source_id = {}};
+  std::shared_ptr<void> claim;
   if (!options.id.empty()) {
     intake.source_id = fmt::format("pipe:{}:{}", options.dataset, options.id);
+    claim = spool.claim_source(intake.source_id);
     intake.keeps_torn_line = true;
     intake.position = spool.source_position(intake.source_id).value_or(SourcePosition{});
   }
@@ -244,8 +246,10 @@ CaptureReport ingest_pipe(Spool& spool, int fd, const CaptureOptions& options) {
 CaptureReport ingest_body(Spool& spool, std::string_view body, const std::string& batch_id, const CaptureOptions& options) {
   Intake intake{.options = options, .dataset = options.dataset, .source = options.source, .source_id = {}};
   const std::string title = batch_id.empty() ? "the request's body" : fmt::format("the body of batch {}", batch_id);
+  std::shared_ptr<void> claim;
   if (!batch_id.empty()) {
     intake.source_id = fmt::format("batch:{}:{}", options.dataset, batch_id);
+    claim = spool.claim_source(intake.source_id);
     intake.position = spool.source_position(intake.source_id).value_or(SourcePosition{});
     intake.report.lines_skipped = intake.position.lines;
     if (intake.position.done) return intake.report;

@@ -12,6 +12,19 @@ constexpr int64_t kVersion = 1;
 
 std::string registrations_path(const std::string& cache_root) { return join_path(cache_root, "collect.json"); }
 
+FileLock lock_registrations(const std::string& cache_root) {
+  return FileLock::acquire(join_path(cache_root, "collect.lock"), FileLock::Mode::exclusive);
+}
+
+void save_registrations(const std::string& cache_root, const std::vector<CollectConfig>& registrations) {
+  Json entries = Json::array();
+  for (const CollectConfig& entry : registrations) {
+    entries.push_back({{"name", entry.name}, {"dataset", entry.dataset}, {"glob", entry.glob}});
+  }
+  const Json json{{"v", kVersion}, {"collect", std::move(entries)}};
+  replace_file(registrations_path(cache_root), json.dump(2) + "\n");
+}
+
 }  // namespace
 
 std::vector<CollectConfig> load_registrations(const std::string& cache_root) {
@@ -33,7 +46,7 @@ std::vector<CollectConfig> load_registrations(const std::string& cache_root) {
 
 void add_registration(const std::string& cache_root, const CollectConfig& collect) {
   make_directories(cache_root);
-  const FileLock lock = FileLock::acquire(join_path(cache_root, "collect.lock"), FileLock::Mode::exclusive);
+  const FileLock lock = lock_registrations(cache_root);
   std::vector<CollectConfig> registrations = load_registrations(cache_root);
   const auto known = std::find_if(registrations.begin(), registrations.end(),
                                   [&](const CollectConfig& other) { return other.name == collect.name; });
@@ -42,12 +55,16 @@ void add_registration(const std::string& cache_root, const CollectConfig& collec
   } else {
     registrations.push_back(collect);
   }
-  Json entries = Json::array();
-  for (const CollectConfig& entry : registrations) {
-    entries.push_back({{"name", entry.name}, {"dataset", entry.dataset}, {"glob", entry.glob}});
-  }
-  const Json json{{"v", kVersion}, {"collect", std::move(entries)}};
-  replace_file(registrations_path(cache_root), json.dump(2) + "\n");
+  save_registrations(cache_root, registrations);
+}
+
+bool remove_registration(const std::string& cache_root, const std::string& name) {
+  make_directories(cache_root);
+  const FileLock lock = lock_registrations(cache_root);
+  std::vector<CollectConfig> registrations = load_registrations(cache_root);
+  if (std::erase_if(registrations, [&](const CollectConfig& one) { return one.name == name; }) == 0) return false;
+  save_registrations(cache_root, registrations);
+  return true;
 }
 
 }  // namespace firn::hyp

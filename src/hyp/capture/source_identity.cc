@@ -44,12 +44,14 @@ std::optional<size_t> hashed_bytes(std::string_view fingerprint) {
 
 }  // namespace
 
-FileSource identify_file(const Spool& spool, const std::string& dataset, int fd, const std::string& path) {
+FileSource identify_file(Spool& spool, const std::string& dataset, int fd, const std::string& path) {
   struct stat info;
   if (::fstat(fd, &info) != 0) fail_errno(errno, "stat " + path);
-  const std::string head = read_head(fd, path);
   const std::string prefix = fmt::format("file:{}:{}:{}:", dataset, info.st_dev, info.st_ino);
   FileSource source;
+  source.claim = spool.claim_source(prefix);
+  if (::fstat(fd, &info) != 0) fail_errno(errno, "stat " + path);
+  const std::string head = read_head(fd, path);
   source.id = prefix + fingerprint(head);
   source.is_compressed = is_compressed(head);
   source.size_bytes = info.st_size;

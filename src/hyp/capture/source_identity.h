@@ -1,6 +1,7 @@
 // How a file is known again (P4.2).
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "hyp/capture/spool.h"
@@ -8,6 +9,7 @@
 namespace firn::hyp {
 
 struct FileSource {
+  std::shared_ptr<void> claim;  // of the file, whatever its fingerprint
   std::string id;           // for the frames to come
   SourcePosition position;  // of the last attempt's last frame; zero for a new source
   bool is_compressed = false;
@@ -18,6 +20,6 @@ struct FileSource {
 // `fd` is a regular file. Its id is "file:<dataset>:<device>:<inode>:<n>-<SHA-256 of its first n bytes>", n at most 4,096: the
 // last position stored for dataset, device and inode is its own if those n bytes are still the same and the file has not become
 // shorter than the position (compressed ones: which the caller finds).
-FileSource identify_file(const Spool& spool, const std::string& dataset, int fd, const std::string& path);
+FileSource identify_file(Spool& spool, const std::string& dataset, int fd, const std::string& path);
 
 }  // namespace firn::hyp

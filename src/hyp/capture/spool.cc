@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -76,6 +78,10 @@ struct Spool::State {
   FileLock lock;
   const int64_t segment_bytes_max;
   std::mutex flush_mutex;
+
+  std::mutex claims_mutex;
+  std::condition_variable claims_changed;
+  std::set<std::string> claims;
 
   // Taken first: the file that is written, by one call at a time for all that wait behind it.
   std::mutex io_mutex;
@@ -472,6 +478,18 @@ std::vector<std::pair<std::string, SourcePosition>> Spool::source_positions(cons
     }
   }
   return {found.begin(), found.end()};
+}
+
+std::shared_ptr<void> Spool::claim_source(const std::string& source_id) {
+  State& state = *state_;
+  std::unique_lock guard(state.claims_mutex);
+  state.claims_changed.wait(guard, [&] { return !state.claims.contains(source_id); });
+  state.claims.insert(source_id);
+  return {nullptr, [&state, source_id](void*) {
+            std::lock_guard release(state.claims_mutex);
+            state.claims.erase(source_id);
+            state.claims_changed.notify_all();
+          }};
 }
 
 int64_t Spool::unflushed_bytes() const {

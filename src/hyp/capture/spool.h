@@ -104,6 +104,9 @@ class Spool {
   // After the last frame appended here, or in another spool of the cache as of open().
   std::optional<SourcePosition> source_position(const std::string& source_id) const;
   std::vector<std::pair<std::string, SourcePosition>> source_positions(const std::string& id_prefix) const;
+  // While the result lives, no other capture of this process reads the same source: the call waits for the one that does. So
+  // of two requests with one batch id, the second sees the first's position.
+  std::shared_ptr<void> claim_source(const std::string& source_id);
   int64_t unflushed_bytes() const;
 
   // For the flush, which holds the flush lock of this spool (P6.1).

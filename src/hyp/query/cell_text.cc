@@ -4,11 +4,13 @@
 #include <iterator>
 
 #include <arrow/scalar.h>
+#include <arrow/util/decimal.h>
 #include <fmt/format.h>
 
 #include "base/arrow_status.h"
 #include "base/civil_time.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "iceberg/scan/json_text.h"
 
 namespace firn::hyp {
@@ -136,13 +138,25 @@ void append_cell_json(const arrow::Array& array, int64_t row, std::string& out) 
       append_items(*list.values(), list.value_offset(row), list.value_offset(row + 1), out);
       break;
     }
+    case arrow::Type::DECIMAL128: {
+      const auto& type = static_cast<const arrow::Decimal128Type&>(*array.type());
+      std::string quoted;
+      iceberg::append_json_decimal(arrow::Decimal128(reinterpret_cast<const uint8_t*>(value_of<arrow::Decimal128Array>(array, row).data())), type.scale(), quoted);
+      out.append(quoted, 1, quoted.size() - 2);
+      break;
+    }
+    case arrow::Type::DICTIONARY: {  // an ENUM
+      const auto& codes = static_cast<const arrow::DictionaryArray&>(array);
+      append_cell_json(*codes.dictionary(), codes.GetValueIndex(row), out);
+      break;
+    }
     case arrow::Type::MAP: append_map(static_cast<const arrow::MapArray&>(array), row, out); break;
     default: {
       const std::string text = check(array.GetScalar(row), "print a value")->ToString();
       if (arrow::is_integer(array.type_id())) {
         out += text;
       } else {
-        append_text(text);  // decimals among them: JSON's readers would make doubles of them
+        append_text(text);
       }
     }
   }
@@ -151,9 +165,12 @@ void append_cell_json(const arrow::Array& array, int64_t row, std::string& out) 
 std::string cell_text(const arrow::Array& array, int64_t row) {
   if (array.type_id() == arrow::Type::NA || array.IsNull(row)) return "";
   if (array.type_id() == arrow::Type::STRING) return std::string(value_of<arrow::StringArray>(array, row));
+  if (array.type_id() == arrow::Type::LARGE_STRING) return std::string(value_of<arrow::LargeStringArray>(array, row));
   std::string json;
   append_cell_json(array, row, json);
-  return json.size() >= 2 && json.front() == '"' ? json.substr(1, json.size() - 2) : json;
+  if (json.size() < 2 || json.front() != '"') return json;
+  if (json.find('\\') != std::string::npos) return parse_json(json, "a cell").get<std::string>();
+  return json.substr(1, json.size() - 2);
 }
 
 }  // namespace firn::hyp

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "hyp/query/statement.h"
+
 namespace firn::hyp {
 namespace {
 
@@ -23,16 +25,11 @@ std::string quoted(const std::string& text) {
   return sql + "'";
 }
 
-std::string member(const Json& node, const char* key) {
-  const auto found = node.find(key);
-  return found != node.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 std::optional<Constant> plain_constant(const Json& node) {
   const auto value = node.find("value");
   if (value == node.end() || !value->is_object() || !value->contains("type") || !value->contains("value")) return std::nullopt;
   if (value->contains("is_null") && (*value)["is_null"] != false) return std::nullopt;
-  const std::string id = member((*value)["type"], "id");
+  const std::string id = text_of((*value)["type"], "id");
   const Json& content = (*value)["value"];
   if (id == "VARCHAR" && content.is_string()) {
     const auto text = content.get<std::string>();
@@ -60,15 +57,19 @@ std::optional<Constant> plain_constant(const Json& node) {
   return std::nullopt;
 }
 
+// No 'now' or 'today', which mean another time when the statement runs, and no infinity.
+bool is_fixed_time(const std::string& quoted_text) { return quoted_text.size() > 2 && quoted_text[1] >= '0' && quoted_text[1] <= '9'; }
+
 std::optional<Constant> to_constant(const Json& node) {
-  if (member(node, "class") == "CONSTANT") return plain_constant(node);
-  if (member(node, "class") != "CAST" || !node.contains("child") || !node.contains("cast_type")) return std::nullopt;
+  if (text_of(node, "class") == "CONSTANT") return plain_constant(node);
+  if (text_of(node, "class") != "CAST" || !node.contains("child") || !node.contains("cast_type")) return std::nullopt;
   if (const auto tried = node.find("try_cast"); tried != node.end() && *tried != false) return std::nullopt;
-  const std::string target = member(node["cast_type"], "id");
+  const std::string target = text_of(node["cast_type"], "id");
   if (target != "DATE" && target != "TIMESTAMP" && target != "TIMESTAMP WITH TIME ZONE") return std::nullopt;
-  if (member(node["child"], "class") != "CONSTANT") return std::nullopt;
+  if (text_of(node["child"], "class") != "CONSTANT") return std::nullopt;
   const auto inner = plain_constant(node["child"]);
   if (!inner || inner->kind != ConstantKind::text) return std::nullopt;
+  if (!is_fixed_time(inner->sql)) return std::nullopt;
   return Constant{ConstantKind::temporal, fmt::format("cast({} as {})", inner->sql, target)};
 }
 
@@ -141,6 +142,8 @@ std::optional<Value> to_literal(duckdb_connection connection, const Json& node, 
   if (name == nullptr) return std::nullopt;
   const auto constant = to_constant(node);
   if (!constant || !compares_exactly(type.id(), constant->kind)) return std::nullopt;
+  const bool is_time = type.id() == TypeId::date || type.id() == TypeId::timestamp || type.id() == TypeId::timestamptz;
+  if (is_time && constant->kind == ConstantKind::text && !is_fixed_time(constant->sql)) return std::nullopt;
   std::string column_type = name;
   if (type.id() == TypeId::decimal) column_type = fmt::format("DECIMAL({},{})", type.precision(), type.scale());
   const auto text = cast_by_duckdb(connection, *constant, column_type);

@@ -2,9 +2,11 @@
 // that a table has already are left out, so that no row is counted twice or missed.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,38 +14,38 @@
 
 namespace firn::hyp {
 
-// A dataset at the cut. Immutable but for the readers that it makes.
+// A dataset at the cut. Immutable.
 struct DatasetCut {
   std::string name;
   DatasetConfig config;
-  iceberg::Schema schema;             // its columns without the hidden ones, those of spooled rows included; ids are of no table
-  std::map<std::string, HeldTable> tables;  // by source
-  int64_t spooled_bytes = 0;          // of frames that are in no table
-  int64_t table_rows = 0;             // an estimate, for DuckDB's planner
-};
-
-// Spooled lines of one source that are in no table yet.
-struct SpooledLines {
-  std::string text;
+  iceberg::Schema schema;         // its columns without the hidden ones, those of spooled rows included; ids are of no table
+  iceberg::Schema spooled_schema;  // the same, with what the declaration requires: a spooled line without it is no row
+  std::map<std::string, HeldTable> tables;     // by source
+  std::vector<DatasetConfig> config_by_spool;  // as flushes of each spool route its frames
+  int64_t spooled_bytes = 0;                   // of lines that are in no table
+  int64_t table_rows = 0;                      // an estimate, for DuckDB's planner
 };
 
 // Thread-safe.
 class Cut {
  public:
-  explicit Cut(const Cache& cache);  // opens the spools
+  // Opens the spools. Once `cancelled` is set, whatever reads them throws cancelled.
+  explicit Cut(const Cache& cache, const std::atomic<bool>* cancelled = nullptr);
   ~Cut();
-  // nullptr: no such dataset is cached, spooled or declared. The same for every use in the statement.
+  // Opens the dataset's tables at the first call; the same for every use in the statement. Without columns if no such dataset
+  // is cached, spooled or declared.
   std::shared_ptr<const DatasetCut> dataset(const std::string& name);
   // The dataset whose name equals `name`, else the only one that equals it but for case; empty: none.
   std::string resolve(const std::string& name);
-  const Cache& cache() const { return cache_; }
+  // All that are cached, spooled or declared; sorted.
+  std::vector<std::string> names();
 
   // The spooled lines of `dataset` that its tables lack, from the start, for one scan. Thread-safe.
   class SpoolScan {
    public:
     SpoolScan(const Cut& cut, std::shared_ptr<const DatasetCut> dataset);
     ~SpoolScan();
-    std::optional<SpooledLines> next();
+    std::optional<std::string> next();  // some whole lines
 
    private:
     struct State;
@@ -51,11 +53,19 @@ class Cut {
   };
 
  private:
-  std::shared_ptr<const DatasetCut> open(const std::string& name);
+  struct OpenSpool {
+    std::unique_ptr<SpoolReader> reader;         // at its start, for again()
+    std::map<std::string, std::string> routing;  // FlushState::routing
+  };
+  std::shared_ptr<const DatasetCut> open(const std::string& name) const;
+  void check_cancelled() const;
+
   const Cache& cache_;
-  std::vector<std::unique_ptr<SpoolReader>> spools_;  // at their start, for again()
+  const std::atomic<bool>* cancelled_;
+  std::vector<OpenSpool> spools_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const DatasetCut>> datasets_;
+  std::optional<std::vector<std::string>> names_;
 };
 
 }  // namespace firn::hyp

@@ -39,9 +39,8 @@ std::shared_ptr<arrow::Field> without_metadata(const std::shared_ptr<arrow::Fiel
   return arrow::field(field->name(), without_metadata(field->type()), field->nullable());
 }
 
-std::shared_ptr<arrow::RecordBatch> relabel(const arrow::RecordBatch& batch) {
-  arrow::FieldVector fields;
-  std::vector<std::shared_ptr<arrow::ArrayData>> columns;
+// The same rows, to be matched by name: no field has an id.
+std::shared_ptr<arrow::RecordBatch> without_ids(const arrow::RecordBatch& batch) {
   const std::function<std::shared_ptr<arrow::ArrayData>(const arrow::ArrayData&, const std::shared_ptr<arrow::DataType>&)> retype =
       [&](const arrow::ArrayData& data, const std::shared_ptr<arrow::DataType>& type) {
         auto copy = data.Copy();
@@ -51,6 +50,8 @@ std::shared_ptr<arrow::RecordBatch> relabel(const arrow::RecordBatch& batch) {
         }
         return copy;
       };
+  arrow::FieldVector fields;
+  std::vector<std::shared_ptr<arrow::ArrayData>> columns;
   for (int i = 0; i < batch.num_columns(); ++i) {
     fields.push_back(without_metadata(batch.schema()->field(i)));
     columns.push_back(retype(*batch.column_data(i), fields.back()->type()));
@@ -117,6 +118,7 @@ struct TableScan {
   std::shared_ptr<const iceberg::ScanPlan> plan;
   std::shared_ptr<FileIO> io;
   iceberg::ScanOptions options;
+  bool is_projected = false;  // its batches are as DuckDB is to see them
 };
 
 struct Scan {
@@ -129,6 +131,12 @@ struct Scan {
   std::atomic<size_t> next_task{0};
   std::unique_ptr<Cut::SpoolScan> spool;
 };
+
+const iceberg::Field* find_column(const iceberg::Schema& schema, const std::string& name) {
+  const auto& fields = schema.fields();
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const iceberg::Field& field) { return field.name == name; });
+  return found == fields.end() ? nullptr : &*found;
+}
 
 // The conjuncts whose columns this table has; what it lacks is null there, and DuckDB filters those rows itself.
 iceberg::ExpressionPtr table_filter(const std::vector<iceberg::ExpressionPtr>& conjuncts, const iceberg::Schema& schema) {
@@ -153,13 +161,14 @@ void plan_tables(Scan& scan) {
     TableScan table;
     table.io = held.operations->io();
     for (const iceberg::Field& field : scan.projection.fields()) {
-      if (table_schema.find_field(field.name)) table.options.columns.push_back(field.name);
+      if (find_column(table_schema, field.name) != nullptr) table.options.columns.push_back(field.name);
     }
     // Rows have to be counted all the same: the sequence column is small.
     if (table.options.columns.empty()) table.options.columns.push_back(kIngestSeqColumn);
     if (pruning != context.pruning.end()) table.options.filter = table_filter(pruning->second, table_schema);
     table.options.counters = context.counters;
     table.plan = std::make_shared<const iceberg::ScanPlan>(iceberg::plan_scan(*held.table.metadata, table.io, table.options));
+    table.is_projected = scan_schema(table.plan->projection)->Equals(*scan.schema, /*check_metadata=*/true);
     for (size_t task = 0; task < table.plan->tasks.size(); ++task) scan.tasks.emplace_back(scan.tables.size(), task);
     scan.tables.push_back(std::move(table));
   }
@@ -170,9 +179,15 @@ void init(duckdb_init_info info) try {
   scan->bound = *static_cast<Bound*>(duckdb_init_get_bind_data(info));
   std::vector<iceberg::Field> fields;
   const auto& all = scan->bound.dataset->schema.fields();
-  for (idx_t i = 0; i < duckdb_init_get_column_count(info); ++i) {
+  const idx_t count = duckdb_init_get_column_count(info);
+  for (idx_t i = 0; i < count; ++i) {
     const idx_t index = duckdb_init_get_column_index(info, i);
-    if (index < all.size()) fields.push_back(all[index]);  // else a virtual column, of which only the number of rows is used
+    if (index >= all.size()) {  // of a virtual column, as for count(*), only the number of rows is used
+      if (count > 1) fail(ErrorKind::internal, "DuckDB asks for a column of {} that it has not", scan->bound.dataset->name);
+      continue;
+    }
+    fields.push_back(all[index]);
+    fields.back().required = false;
   }
   scan->projection = iceberg::Schema(std::move(fields));
   scan->schema = scan_schema(scan->projection);
@@ -189,19 +204,21 @@ void init(duckdb_init_info info) try {
 // What one thread has in hand.
 struct Worker {
   std::shared_ptr<arrow::RecordBatchReader> reader;
+  bool is_projected = false;                  // what the reader gives
   std::shared_ptr<arrow::RecordBatch> batch;  // of Scan::schema, or any with the right number of rows where that is empty
   int64_t offset = 0;
 };
 
 void init_worker(duckdb_init_info info) { duckdb_init_set_init_data(info, new Worker(), destroy<Worker>); }
 
+// The columns that are asked for, as the dataset has them; what a table or the spooled rows lack is null.
 std::shared_ptr<arrow::RecordBatch> to_projection(const Scan& scan, const std::shared_ptr<arrow::RecordBatch>& batch) {
   if (scan.projection.fields().empty()) return batch;
-  auto rows = relabel(*batch);
+  auto rows = without_ids(*batch);
   for (int i = rows->num_columns() - 1; i >= 0; --i) {
-    if (!scan.projection.find_field(rows->schema()->field(i)->name())) rows = check(rows->RemoveColumn(i), "drop a column");
+    if (find_column(scan.projection, rows->schema()->field(i)->name()) == nullptr) rows = check(rows->RemoveColumn(i), "drop a column");
   }
-  return relabel(*iceberg::conform(rows, scan.projection));
+  return iceberg::conform(rows, scan.projection);
 }
 
 // The next rows of any source, or nullptr at the end.
@@ -210,12 +227,13 @@ std::shared_ptr<arrow::RecordBatch> next_batch(Scan& scan, Worker& worker) {
     if (worker.reader) {
       std::shared_ptr<arrow::RecordBatch> batch;
       check(worker.reader->ReadNext(&batch), "read a table");
-      if (batch) return to_projection(scan, batch);
+      if (batch) return worker.is_projected ? batch : to_projection(scan, batch);
       worker.reader.reset();
     }
     const size_t next = scan.next_task++;
     if (next < scan.tasks.size()) {
       const TableScan& table = scan.tables[scan.tasks[next].first];
+      worker.is_projected = table.is_projected;
       worker.reader = iceberg::read_task(table.plan, scan.tasks[next].second, table.io, table.options);
       continue;
     }
@@ -224,7 +242,7 @@ std::shared_ptr<arrow::RecordBatch> next_batch(Scan& scan, Worker& worker) {
     RowParserOptions options;
     options.row_bytes_max = scan.bound.dataset->config.row_bytes_max;
     options.new_columns_rejected = !scan.bound.dataset->config.allow_new_columns;
-    const auto rows = parse_rows(lines->text, scan.bound.dataset->schema, options).batch;
+    const auto rows = parse_rows(*lines, scan.bound.dataset->spooled_schema, options).batch;
     if (rows->num_rows() > 0) return to_projection(scan, rows);
   }
 }

@@ -1,13 +1,16 @@
 // Query results as text and files.
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <ostream>
+#include <set>
 
 #include <arrow/io/file.h>
-#include <arrow/util/decimal.h>
 #include <parquet/arrow/writer.h>
 
 #include "base/arrow_status.h"
-#include "base/civil_time.h"
+#include "base/clock.h"
+#include "base/uuid.h"
 #include "hyp/query/cell_text.h"
 #include "hyp/query/query.h"
 #include "iceberg/scan/json_text.h"
@@ -113,13 +116,28 @@ void write_csv(const arrow::RecordBatch& batch, std::ostream& out) {
   out << text;
 }
 
-void write_json(const arrow::RecordBatch& batch, std::ostream& out) {
+// The columns' names, each once: a repeated one gets a number. An object has a member once, and so have most readers of Parquet.
+std::vector<std::string> distinct_names(const arrow::Schema& schema) {
+  std::vector<std::string> names = schema.field_names();
+  std::set<std::string> taken(names.begin(), names.end());
+  std::set<std::string> seen;
+  for (std::string& name : names) {
+    if (seen.insert(name).second) continue;
+    int number = 1;
+    while (taken.contains(fmt::format("{}_{}", name, number))) ++number;
+    name = fmt::format("{}_{}", name, number);
+    taken.insert(name);
+  }
+  return names;
+}
+
+void write_json(const arrow::RecordBatch& batch, const std::vector<std::string>& names, std::ostream& out) {
   std::string text;
   for (int64_t row = 0; row < batch.num_rows(); ++row) {
     text += '{';
     for (int c = 0; c < batch.num_columns(); ++c) {
       if (c > 0) text += ',';
-      iceberg::append_json_string(batch.schema()->field(c)->name(), text);
+      iceberg::append_json_string(names[static_cast<size_t>(c)], text);
       text += ':';
       append_cell_json(*batch.column(c), row, text);
     }
@@ -128,10 +146,63 @@ void write_json(const arrow::RecordBatch& batch, std::ostream& out) {
   out << text;
 }
 
+// A plan is drawn over many lines, which a table of rows would break.
+bool is_plan(const arrow::Schema& schema) { return schema.field_names() == std::vector<std::string>{"explain_key", "explain_value"}; }
+
+void write_plan(const arrow::RecordBatch& batch, std::ostream& out) {
+  for (int64_t row = 0; row < batch.num_rows(); ++row) out << cell_text(*batch.column(1), row) << "\n";
+}
+
+// Writes `path` through `write`: a file that is there keeps its content unless all is written. What is no regular file (a
+// pipe, /dev/stdout) is written to as it is.
+int64_t write_file(const std::string& path, const std::function<int64_t(const std::string&)>& write) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  const bool is_replaced = status.type() == std::filesystem::file_type::regular || status.type() == std::filesystem::file_type::not_found;
+  if (!is_replaced) return write(path);
+  const std::string temporary = path + ".tmp-" + uuid_v7(now_ms());
+  try {
+    const int64_t rows = write(temporary);
+    std::filesystem::rename(temporary, path);
+    return rows;
+  } catch (...) {
+    std::filesystem::remove(temporary, error);  // what failed is told, not this
+    throw;
+  }
+}
+
+int64_t write_parquet(arrow::RecordBatchReader& rows, const std::string& path) {
+  const auto file = check(arrow::io::FileOutputStream::Open(path), "write " + path);
+  parquet::WriterProperties::Builder properties;
+  properties.compression(parquet::Compression::ZSTD);
+  const auto schema = check(rows.schema()->WithNames(distinct_names(*rows.schema())), "name the columns");
+  const auto writer = check(parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), file, properties.build()), "write " + path);
+  int64_t count = 0;
+  for (;;) {
+    std::shared_ptr<arrow::RecordBatch> batch;
+    check(rows.ReadNext(&batch), "read the result");
+    if (!batch) break;
+    count += batch->num_rows();
+    check(writer->WriteRecordBatch(*arrow::RecordBatch::Make(schema, batch->num_rows(), batch->columns())), "write " + path);
+  }
+  check(writer->Close(), "write " + path);
+  check(file->Close(), "write " + path);
+  return count;
+}
+
+int64_t write_text(arrow::RecordBatchReader& rows, OutputFormat format, const std::string& path) {
+  std::ofstream file(path, std::ios::trunc);
+  const int64_t count = write_result(rows, format, file);
+  file.close();
+  if (!file) fail(ErrorKind::io, "cannot write {}", path);
+  return count;
+}
+
 }  // namespace
 
 int64_t write_result(arrow::RecordBatchReader& rows, OutputFormat format, std::ostream& out) {
   const auto schema = rows.schema();
+  const std::vector<std::string> names = distinct_names(*schema);
   TablePrinter table(*schema, out);
   if (format == OutputFormat::csv) {
     for (int c = 0; c < schema->num_fields(); ++c) out << (c > 0 ? "," : "") << csv_cell(schema->field(c)->name());
@@ -144,36 +215,24 @@ int64_t write_result(arrow::RecordBatchReader& rows, OutputFormat format, std::o
     if (!batch) break;
     count += batch->num_rows();
     switch (format) {
-      case OutputFormat::table: table.add(*batch); break;
+      case OutputFormat::table: is_plan(*schema) ? write_plan(*batch, out) : table.add(*batch); break;
       case OutputFormat::csv: write_csv(*batch, out); break;
-      case OutputFormat::json: write_json(*batch, out); break;
-      case OutputFormat::parquet: fail(ErrorKind::invalid_argument, "Parquet is written into a file");
+      case OutputFormat::json: write_json(*batch, names, out); break;
+      case OutputFormat::parquet: fail(ErrorKind::invalid_argument, "Parquet is written to a file: see write_result_file");
     }
     if (!out) fail(ErrorKind::io, "the output cannot be written");
   }
-  if (format == OutputFormat::table) {
+  if (format == OutputFormat::table && !is_plan(*schema)) {
     table.finish();
     out << "(" << count << (count == 1 ? " row)\n" : " rows)\n");
   }
   return count;
 }
 
-int64_t write_parquet_result(arrow::RecordBatchReader& rows, const std::string& path) {
-  const auto file = check(arrow::io::FileOutputStream::Open(path), "write " + path);
-  parquet::WriterProperties::Builder properties;
-  properties.compression(parquet::Compression::ZSTD);
-  const auto writer = check(parquet::arrow::FileWriter::Open(*rows.schema(), arrow::default_memory_pool(), file, properties.build()), "write " + path);
-  int64_t count = 0;
-  for (;;) {
-    std::shared_ptr<arrow::RecordBatch> batch;
-    check(rows.ReadNext(&batch), "read the result");
-    if (!batch) break;
-    count += batch->num_rows();
-    check(writer->WriteRecordBatch(*batch), "write " + path);
-  }
-  check(writer->Close(), "write " + path);
-  check(file->Close(), "write " + path);
-  return count;
+int64_t write_result_file(arrow::RecordBatchReader& rows, OutputFormat format, const std::string& path) {
+  return write_file(path, [&](const std::string& file) {
+    return format == OutputFormat::parquet ? write_parquet(rows, file) : write_text(rows, format, file);
+  });
 }
 
 }  // namespace firn::hyp

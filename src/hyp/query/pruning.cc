@@ -1,27 +1,16 @@
 #include "hyp/query/pruning.h"
 
-#include <cmath>
-#include <cstdlib>
+#include <algorithm>
 #include <set>
 
-#include "base/json.h"
 #include "hyp/query/constant.h"
+#include "hyp/query/statement.h"
 
 namespace firn::hyp {
 namespace {
 
 using iceberg::ExpressionPtr;
 using iceberg::Op;
-
-std::string lower(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return text;
-}
-
-std::string text_of(const Json& node, const char* key) {
-  const auto found = node.find(key);
-  return found != node.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 bool is_absent(const Json& node, const char* key) {
   const auto found = node.find(key);
@@ -33,24 +22,19 @@ bool is_empty(const Json& node, const char* key) {
   return found == node.end() || found->is_null() || found->empty();
 }
 
-// The statement's AST as json_serialize_sql gives it; nullopt if it does not parse.
-std::optional<Json> parse_statement(duckdb_connection connection, const std::string& sql) {
-  DuckStatement statement;
-  DuckResult result;
-  if (duckdb_prepare(connection, "select json_serialize_sql(?)", statement.out()) != DuckDBSuccess) return std::nullopt;
-  duckdb_bind_varchar(statement.get(), 1, sql.c_str());
-  if (duckdb_execute_prepared(statement.get(), &result.result) != DuckDBSuccess) return std::nullopt;
-  Json ast = parse_json(take_text(duckdb_value_varchar(&result.result, 0, 0)), "DuckDB's syntax tree");
-  if (const auto error = ast.find("error"); error == ast.end() || *error != false) return std::nullopt;
-  return ast;
-}
-
 // What has to be known of the whole statement before any block of it is trusted.
 struct Names {
   std::map<std::string, int> tables;  // how often a name stands where a table may be meant
   std::set<std::string> ctes;
-  bool has_direct_scan = false;       // hyp_scan('…') by hand: any dataset
+  bool is_doubtful = false;           // something else may read a dataset
 };
+
+// Functions that make rows of their arguments alone. Others may read a dataset that no table name shows: hyp_scan('…'),
+// query('select …'), query_table('…').
+bool is_plain_table_function(const std::string& name) {
+  static const std::set<std::string> kNames = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"};
+  return kNames.contains(name);
+}
 
 void collect_names(const Json& node, Names& names) {
   if (node.is_array()) {
@@ -58,11 +42,18 @@ void collect_names(const Json& node, Names& names) {
     return;
   }
   if (!node.is_object()) return;
-  if (const std::string table = text_of(node, "table_name"); !table.empty()) ++names.tables[lower(table)];
-  if (lower(text_of(node, "function_name")) == "hyp_scan") names.has_direct_scan = true;
-  if (const auto ctes = node.find("cte_map"); ctes != node.end() && ctes->is_object() && ctes->contains("map")) {
-    for (const Json& entry : (*ctes)["map"]) names.ctes.insert(lower(text_of(entry, "key")));
+  if (const std::string table = text_of(node, "table_name"); !table.empty()) ++names.tables[fold_name(table)];
+  const std::string type = text_of(node, "type");
+  if (type == "SHOW_REF") names.is_doubtful = true;
+  if (type == "TABLE_FUNCTION") {
+    const auto function = node.find("function");
+    const bool is_plain = function != node.end() && is_plain_table_function(fold_name(text_of(*function, "function_name")));
+    names.is_doubtful = names.is_doubtful || !is_plain;
   }
+  if (const auto ctes = node.find("cte_map"); ctes != node.end() && ctes->is_object() && ctes->contains("map")) {
+    for (const Json& entry : (*ctes)["map"]) names.ctes.insert(fold_name(text_of(entry, "key")));
+  }
+  if (const std::string cte = text_of(node, "cte_name"); !cte.empty()) names.ctes.insert(fold_name(cte));
   for (const Json& member : node) collect_names(member, names);
 }
 
@@ -83,7 +74,7 @@ bool collect_tables(const Json& from, std::vector<const Json*>& tables) {
 
 std::string visible_name(const Json& table) {
   const std::string alias = text_of(table, "alias");
-  return lower(alias.empty() ? text_of(table, "table_name") : alias);
+  return fold_name(alias.empty() ? text_of(table, "table_name") : alias);
 }
 
 // One dataset in one SELECT block.
@@ -101,17 +92,17 @@ const iceberg::Field* resolve_column(const Block& block, const Json& node) {
   const Json& names = node["column_names"];
   std::string column;
   if (names.size() == 1 && block.is_alone) {
-    column = lower(names[0].get<std::string>());
+    column = fold_name(names[0].get<std::string>());
     if (block.aliases.contains(column)) return nullptr;
-  } else if (names.size() == 2 && lower(names[0].get<std::string>()) == block.name) {
-    column = lower(names[1].get<std::string>());
+  } else if (names.size() == 2 && fold_name(names[0].get<std::string>()) == block.name) {
+    column = fold_name(names[1].get<std::string>());
   } else {
     return nullptr;
   }
   const iceberg::Field* found = nullptr;
   for (const iceberg::Field& field : block.schema.fields()) {
-    if (names.size() == 2 && lower(field.name) == block.name) return nullptr;  // it may mean a field of that column
-    if (lower(field.name) != column) continue;
+    if (names.size() == 2 && fold_name(field.name) == block.name) return nullptr;  // it may mean a field of that column
+    if (fold_name(field.name) != column) continue;
     if (found != nullptr) return nullptr;
     found = &field;
   }
@@ -191,7 +182,7 @@ std::set<std::string> select_aliases(const Json& select) {
   std::set<std::string> aliases;
   if (const auto list = select.find("select_list"); list != select.end()) {
     for (const Json& item : *list) {
-      if (const std::string alias = text_of(item, "alias"); !alias.empty()) aliases.insert(lower(alias));
+      if (const std::string alias = text_of(item, "alias"); !alias.empty()) aliases.insert(fold_name(alias));
     }
   }
   return aliases;
@@ -209,7 +200,7 @@ struct Search {
     if (!collect_tables(select["from_table"], tables)) return;
     const bool is_alone = text_of(select["from_table"], "type") == "BASE_TABLE";
     for (const Json* table : tables) {
-      const std::string name = lower(text_of(*table, "table_name"));
+      const std::string name = fold_name(text_of(*table, "table_name"));
       if (names.tables[name] != 1 || names.ctes.contains(name)) continue;
       if (!text_of(*table, "schema_name").empty() || !text_of(*table, "catalog_name").empty()) continue;
       if (!is_absent(*table, "sample") || !is_absent(*table, "at_clause") || !is_empty(*table, "column_name_alias")) continue;
@@ -235,13 +226,11 @@ struct Search {
 
 }  // namespace
 
-std::map<std::string, std::vector<ExpressionPtr>> find_pruning(duckdb_connection connection, Cut& cut, const std::string& sql) {
-  const auto ast = parse_statement(connection, sql);
-  if (!ast) return {};
+std::map<std::string, std::vector<ExpressionPtr>> find_pruning(duckdb_connection connection, Cut& cut, const Json& ast) {
   Search search{connection, cut, {}, {}};
-  collect_names(*ast, search.names);
-  if (search.names.has_direct_scan) return {};
-  search.visit(*ast);
+  collect_names(ast, search.names);
+  if (search.names.is_doubtful) return {};
+  search.visit(ast);
   return std::move(search.found);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "hyp/query/cut.h"
 #include "hyp/query/duckdb_handle.h"
 #include "iceberg/expr/expression.h"
@@ -12,8 +13,8 @@
 namespace firn::hyp {
 
 // By dataset, predicates on its columns that every row which can reach the statement's result satisfies, as far as they can be
-// told safely from its AST; a dataset that is named more than once, or anything doubtful, has none. A statement that does not
-// parse has none either: running it reports the error. Pruning by them may change speed alone.
-std::map<std::string, std::vector<iceberg::ExpressionPtr>> find_pruning(duckdb_connection connection, Cut& cut, const std::string& sql);
+// told safely from its AST (statement.h); a dataset that is named more than once, or anything doubtful, has none. Pruning by
+// them may change speed alone.
+std::map<std::string, std::vector<iceberg::ExpressionPtr>> find_pruning(duckdb_connection connection, Cut& cut, const Json& ast);
 
 }  // namespace firn::hyp

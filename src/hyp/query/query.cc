@@ -1,13 +1,17 @@
 #include "hyp/query/query.h"
 
+#include <filesystem>
 #include <thread>
 
 #include <arrow/c/bridge.h>
 
 #include "base/arrow_status.h"
+#include "base/clock.h"
 #include "base/span.h"
+#include "base/uuid.h"
 #include "hyp/query/dataset_scan.h"
 #include "hyp/query/pruning.h"
+#include "hyp/query/statement.h"
 
 namespace firn::hyp {
 namespace {
@@ -21,6 +25,9 @@ DuckDatabase open_database(const QueryOptions& options) {
       fail(ErrorKind::internal, "DuckDB does not know the setting {} = {}", name, value);
     }
   };
+  // What does not fit in memory is spilled there; DuckDB makes the folder when it has to, and removes it. Its default is .tmp
+  // in the working directory. It cannot be set once access is disabled.
+  set("temp_directory", (std::filesystem::temp_directory_path() / ("hyp-query-" + uuid_v7(now_ms()))).string());
   set("enable_external_access", "false");
   set("autoinstall_known_extensions", "false");
   set("autoload_known_extensions", "false");
@@ -70,7 +77,7 @@ class Interrupter {
 
 class QueryReader final : public arrow::RecordBatchReader {
  public:
-  QueryReader(const Cache& cache, const std::string& sql, const QueryOptions& options) : cut_(cache), cancelled_(options.cancelled) {
+  QueryReader(const Cache& cache, const std::string& sql, const QueryOptions& options) : cut_(cache, options.cancelled), cancelled_(options.cancelled) {
     database_ = open_database(options);
     if (duckdb_connect(database_.get(), connection_.out()) != DuckDBSuccess) fail(ErrorKind::internal, "DuckDB takes no connection");
     execute(connection_.get(), "set timezone = 'UTC'");
@@ -78,11 +85,15 @@ class QueryReader final : public arrow::RecordBatchReader {
     context_.connection = connection_.get();
     context_.threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     context_.counters = options.counters;
-    if (options.prune) context_.pruning = find_pruning(connection_.get(), cut_, sql);
+    const std::string statement = with_tables_shown(sql, cut_);
+    if (const auto ast = parse_select(connection_.get(), statement)) {
+      check_qualified_names(*ast, cut_);
+      if (options.prune) context_.pruning = find_pruning(connection_.get(), cut_, *ast);
+    }
     register_dataset_scan(database_.get(), connection_.get(), &context_);
     execute(connection_.get(), "set lock_configuration = true");
     interrupter_ = std::make_unique<Interrupter>(connection_.get(), cancelled_);
-    run(sql);
+    run(statement);
   }
 
   ~QueryReader() override {
@@ -106,9 +117,9 @@ class QueryReader final : public arrow::RecordBatchReader {
   }
 
  private:
-  [[noreturn]] void fail_statement(const char* error) const {
+  [[noreturn]] void fail_statement(const char* error) {
     if (cancelled_ != nullptr && *cancelled_) fail(ErrorKind::cancelled, "the query was interrupted");
-    fail(ErrorKind::invalid_argument, "{}", error);
+    fail(ErrorKind::invalid_argument, "{}", with_datasets_named(error, cut_));
   }
 
   void run(const std::string& sql) {

@@ -27,8 +27,9 @@ struct QueryOptions {
 std::shared_ptr<arrow::RecordBatchReader> run_query(const Cache& cache, const std::string& sql, const QueryOptions& options = {});
 
 enum class OutputFormat : uint8_t { table, json, csv, parquet };
-// Writes the whole result; returns the number of rows. json: one object a line. parquet needs `path`.
+// Writes the whole result; returns the number of rows. json: one object a line. Throws invalid_argument for parquet.
 int64_t write_result(arrow::RecordBatchReader& rows, OutputFormat format, std::ostream& out);
-int64_t write_parquet_result(arrow::RecordBatchReader& rows, const std::string& path);
+// As a file, which appears (or replaces the one that is there) once it is whole.
+int64_t write_result_file(arrow::RecordBatchReader& rows, OutputFormat format, const std::string& path);
 
 }  // namespace firn::hyp

@@ -20,6 +20,7 @@ struct SinkRunOptions {
   std::optional<PartitionId> partition;                            // only this one
   const std::atomic<bool>* cancelled = nullptr;                    // stops between units
   std::function<void(const PartitionId&, int64_t rows)> progress;  // after each unit
+  iceberg::ReadCounters* counters = nullptr;                       // of what was read from the cache
 };
 
 // What happened to one partition in one run.

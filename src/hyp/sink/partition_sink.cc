@@ -54,7 +54,7 @@ class PartitionSink {
     if (watermark_.pending) settle_pending();
     while (!is_cancelled()) {
       std::optional<CutUnit> next =
-          cut_unit(cache_, run_.partition, watermark_, {sink_.unit_rows_max, sink_.unit_bytes_max});
+          cut_unit(cache_, run_.partition, watermark_, {sink_.unit_rows_max, sink_.unit_bytes_max}, options_.counters);
       if (!next) return;
       // A watermark may have been lost, and the first unit of an open is where that shows; later ones are refused
       // (P10.5).
@@ -88,7 +88,7 @@ class PartitionSink {
     const Unit unit = pending_unit(cache_, run_.partition, watermark_);
     spdlog::info("sink {}: {}: settling rows ({}, {}] of an earlier run", sink_.name, run_.partition.logical_path(),
                  unit.range.since, unit.range.until);
-    UnitRows rows(cache_, run_.partition, unit.range);
+    UnitRows rows(cache_, run_.partition, unit.range, options_.counters);
     is_settling_ = true;
     send(unit, rows);
     is_settling_ = false;

@@ -11,9 +11,6 @@
 namespace firn::hyp {
 namespace {
 
-// Units up to this size are read once. Beyond it reading twice costs less than holding the rows.
-constexpr int64_t kHeldBytesMax = 64 << 20;
-
 const OpenRange* open_of(const std::vector<OpenRange>& opens, int64_t seq) {
   const auto issued = [&](const OpenRange& open) { return open.since_exclusive < seq && seq <= open.until; };
   const auto found = std::find_if(opens.begin(), opens.end(), issued);
@@ -47,7 +44,7 @@ class Cutter {
 
   int64_t rows() const { return rows_; }
   int64_t last() const { return last_; }
-  bool is_held() const { return bytes_ <= kHeldBytesMax; }
+  bool is_held() const { return bytes_ <= limits_.held_bytes_max; }
   std::vector<std::shared_ptr<arrow::RecordBatch>> held() { return std::move(held_); }
 
  private:
@@ -86,11 +83,13 @@ std::string stream_of(const std::string& cache_id, const PartitionId& partition)
 UnitRows::UnitRows(iceberg::Schema schema, std::vector<std::shared_ptr<arrow::RecordBatch>> batches)
     : schema_(std::move(schema)), batches_(std::move(batches)) {}
 
-UnitRows::UnitRows(const Cache& cache, const PartitionId& partition, const PendingUnit& range) {
+UnitRows::UnitRows(const Cache& cache, const PartitionId& partition, const PendingUnit& range,
+                   iceberg::ReadCounters* counters) {
   ReadOptions options;
   options.since_exclusive = range.since;
   options.until = range.until;
   options.include_legacy = false;
+  options.counters = counters;
   if (const auto held = cache.hold(partition)) {
     const iceberg::Schema visible = without_hidden(held->table.metadata->schema());
     for (const std::string& name : names_of(range)) {
@@ -113,10 +112,11 @@ std::shared_ptr<arrow::RecordBatch> UnitRows::next() {
 }
 
 std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, const Watermark& watermark,
-                                const UnitLimits& limits) {
+                                const UnitLimits& limits, iceberg::ReadCounters* counters) {
   ReadOptions options;
   options.since_exclusive = watermark.seq;
   options.include_legacy = !watermark.seq;
+  options.counters = counters;
   SequencedReader reader(cache, partition, options);
   std::optional<SequencedBatch> batch = reader.next();
   if (!batch) return std::nullopt;
@@ -145,7 +145,8 @@ std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, cons
   unit.range.rows_max = limits.rows_max;
   unit.range.bytes_max = limits.bytes_max;
   for (const iceberg::Field& field : reader.schema().fields()) unit.range.columns.push_back({field.name, field.type});
-  UnitRows rows = cutter.is_held() ? UnitRows(reader.schema(), cutter.held()) : UnitRows(cache, partition, unit.range);
+  UnitRows rows =
+      cutter.is_held() ? UnitRows(reader.schema(), cutter.held()) : UnitRows(cache, partition, unit.range, counters);
   return CutUnit{std::move(unit), std::move(rows)};
 }
 
@@ -172,7 +173,7 @@ RowCount count_rows(const Cache& cache, const PartitionId& partition, std::optio
     const auto below = iceberg::predicate(iceberg::Op::lt_eq, kIngestSeqColumn, {*until});
     scan.filter = scan.filter ? iceberg::and_(scan.filter, below) : below;
   }
-  const auto rows = iceberg::scan(*held->table.metadata, cache.io(), scan);
+  const auto rows = iceberg::scan(*held->table.metadata, held->operations->io(), scan);
   for (std::shared_ptr<arrow::RecordBatch> batch;;) {
     check(rows->ReadNext(&batch), "count rows");
     if (!batch) return count;

@@ -28,7 +28,8 @@ class UnitRows {
   // Rows in memory.
   UnitRows(iceberg::Schema schema, std::vector<std::shared_ptr<arrow::RecordBatch>> batches);
   // Reads (since, until] from the cache, in the range's columns that the partition still has.
-  UnitRows(const Cache& cache, const PartitionId& partition, const PendingUnit& range);
+  UnitRows(const Cache& cache, const PartitionId& partition, const PendingUnit& range,
+           iceberg::ReadCounters* counters = nullptr);
   const iceberg::Schema& schema() const { return schema_; }  // ids of the partition's table
   std::shared_ptr<arrow::RecordBatch> next();                // never empty; nullptr at the end
   int64_t rows_read() const { return rows_read_; }           // so far
@@ -43,18 +44,18 @@ class UnitRows {
 
 struct UnitLimits {
   int64_t rows_max = 0;
-  int64_t bytes_max = 0;  // of Arrow buffers
+  int64_t bytes_max = 0;              // of Arrow buffers
+  int64_t held_bytes_max = 64 << 20;  // kept in memory until they are sent; of bigger units the rows are read twice
 };
 struct CutUnit {
   Unit unit;  // without a key
   UnitRows rows;
 };
 // The next unit above the watermark: rows of one open, at least one and within the limits, and never some of several
-// rows that share a number (P9.1). nullopt: nothing is new. Small units are read once; what does not fit in memory is
-// read again while it is sent. What it saw is durable when it returns (P10.8). Throws corrupt if a row's number belongs
-// to no open.
+// rows that share a number (P9.1). nullopt: nothing is new. What it saw is durable when it returns (P10.8). Throws
+// corrupt if a row's number belongs to no open.
 std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, const Watermark& watermark,
-                                const UnitLimits& limits);
+                                const UnitLimits& limits, iceberg::ReadCounters* counters = nullptr);
 
 // The unit that an intent announced.
 Unit pending_unit(Cache& cache, const PartitionId& partition, const Watermark& watermark);

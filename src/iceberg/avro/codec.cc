@@ -13,6 +13,7 @@ namespace firn::iceberg::avro {
 namespace {
 
 constexpr size_t kChecksumBytes = 4;  // after a snappy block
+constexpr size_t kZlibChecksumBytes = 4;
 
 const uint8_t* as_bytes(std::string_view text) { return reinterpret_cast<const uint8_t*>(text.data()); }
 
@@ -138,8 +139,13 @@ std::string_view BlockCodec::decompress_stream(std::string_view stored, std::str
     written += static_cast<size_t>(result->bytes_written);
     if (stream_->IsFinished()) {
       if (read == stored.size()) break;
+      if (kind_ == CodecKind::deflate) {
+        // Python writers (fastavro, PyIceberg) cut a zlib stream down to the deflated data and leave some of its
+        // checksum behind it.
+        if (stored.size() - read <= kZlibChecksumBytes) break;
+        fail(ErrorKind::corrupt, "{}: bytes after the end of a deflated block", where);
+      }
       // Zstandard data may be several frames in a row.
-      if (kind_ != CodecKind::zstandard) fail(ErrorKind::corrupt, "{}: bytes after the end of a deflated block", where);
       check(stream_->Reset(), "Avro decompression");
     } else if (result->bytes_read == 0 && result->bytes_written == 0) {
       // There was room for output, so only more input could help.

@@ -1,5 +1,7 @@
 #include "iceberg/expr/prove.h"
 
+#include <algorithm>
+
 #include "iceberg/bounds.h"
 
 namespace firn::iceberg {
@@ -33,6 +35,26 @@ bool may_equal(const ColumnFacts& facts, const Range& range, const Value& v, con
   if (!facts.buckets || !can_transform(facts.buckets->transform, type)) return true;
   const int32_t bucket = std::get<int32_t>(apply(facts.buckets->transform, v, type));
   return facts.buckets->lowest <= bucket && bucket <= facts.buckets->highest;
+}
+
+// Java orders uuids as two signed halves, the specification by unsigned bytes, and bounds do not tell whose they are. What is
+// kept bounds the values in either order: nothing where the high halves differ in sign, else whole ranges of low halves.
+void widen_uuid_bounds(ColumnFacts& facts) {
+  if (!facts.lower || !facts.upper) {
+    facts.lower.reset();
+    facts.upper.reset();
+    return;
+  }
+  auto& lower = std::get<std::string>(*facts.lower);
+  auto& upper = std::get<std::string>(*facts.upper);
+  if (lower == upper) return;
+  if (((lower[0] ^ upper[0]) & 0x80) != 0) {
+    facts.lower.reset();
+    facts.upper.reset();
+    return;
+  }
+  std::fill(lower.begin() + 8, lower.end(), '\0');
+  std::fill(upper.begin() + 8, upper.end(), '\xFF');
 }
 
 Proof proof(bool every_row, bool no_row) { return every_row ? Proof::every_row : no_row ? Proof::no_row : Proof::open; }
@@ -129,6 +151,7 @@ ColumnFacts facts_from(const ColumnBounds& bounds, const Type& type) {
     facts.nans = Share::all;
   if (bounds.lower && !is_null(*bounds.lower) && !is_nan(*bounds.lower)) facts.lower = bounds.lower;
   if (bounds.upper && !is_null(*bounds.upper) && !is_nan(*bounds.upper)) facts.upper = bounds.upper;
+  if (type.id() == TypeId::uuid) widen_uuid_bounds(facts);
   if (facts.lower && facts.upper && (!usable(*facts.lower, *facts.upper) || compare(*facts.lower, *facts.upper) > 0)) {
     facts.lower.reset();
     facts.upper.reset();

@@ -16,16 +16,16 @@ namespace firn::iceberg {
 struct Snapshot {
   int64_t snapshot_id = 0;
   std::optional<int64_t> parent_snapshot_id;
-  int64_t sequence_number = 0;             // 0 in v1
+  int64_t sequence_number = 0;  // 0 in v1
   int64_t timestamp_ms = 0;
-  std::string manifest_list;               // empty only in old v1 tables, which have `manifests`
-  std::vector<std::string> manifests;      // v1 alone
+  std::string manifest_list;                   // empty only in old v1 tables, which have `manifests`
+  std::vector<std::string> manifests;          // v1 alone
   std::map<std::string, std::string> summary;  // with "operation"
   std::optional<int32_t> schema_id;
-  std::optional<int64_t> first_row_id;     // v3
-  std::optional<int64_t> added_rows;       // v3
-  std::string key_id;                      // v3 encryption; kept
-  const std::string& operation() const;    // "" if absent
+  std::optional<int64_t> first_row_id;   // v3
+  std::optional<int64_t> added_rows;     // v3
+  std::string key_id;                    // v3 encryption; kept
+  const std::string& operation() const;  // "" if absent
 };
 
 struct SnapshotRef {
@@ -35,8 +35,14 @@ struct SnapshotRef {
   std::optional<int64_t> max_snapshot_age_ms, max_ref_age_ms;
 };
 
-struct SnapshotLogEntry { int64_t timestamp_ms = 0; int64_t snapshot_id = 0; };
-struct MetadataLogEntry { int64_t timestamp_ms = 0; std::string metadata_file; };
+struct SnapshotLogEntry {
+  int64_t timestamp_ms = 0;
+  int64_t snapshot_id = 0;
+};
+struct MetadataLogEntry {
+  int64_t timestamp_ms = 0;
+  std::string metadata_file;
+};
 
 struct TableMetadata {
   int32_t format_version = 2;
@@ -57,17 +63,17 @@ struct TableMetadata {
   std::vector<Snapshot> snapshots;
   std::vector<SnapshotLogEntry> snapshot_log;
   std::vector<MetadataLogEntry> metadata_log;
-  std::map<std::string, SnapshotRef> refs;     // "main" follows current_snapshot_id
+  std::map<std::string, SnapshotRef> refs;             // "main" follows current_snapshot_id
   std::vector<Json> statistics, partition_statistics;  // kept as they are
   std::vector<Json> encryption_keys;                   // v3, kept
-  int64_t next_row_id = 0;                     // v3
+  int64_t next_row_id = 0;                             // v3
 
-  const Schema& schema() const;                // current; throws corrupt if the id is dangling
-  const Schema& schema(int32_t id) const;      // throws corrupt
-  const PartitionSpec& spec() const;           // default
+  const Schema& schema() const;            // current; throws corrupt if the id is dangling
+  const Schema& schema(int32_t id) const;  // throws corrupt
+  const PartitionSpec& spec() const;       // default
   const PartitionSpec& spec(int32_t id) const;
   const SortOrder& sort_order() const;
-  const Snapshot* current_snapshot() const;    // nullptr: none
+  const Snapshot* current_snapshot() const;  // nullptr: none
   const Snapshot* find_snapshot(int64_t id) const;
   std::string property(std::string_view key, std::string_view fallback) const;
   int64_t int_property(std::string_view key, int64_t fallback) const;  // throws invalid_argument if it is no number
@@ -85,10 +91,14 @@ std::string serialize_table_metadata(const TableMetadata& metadata);
 TableMetadata new_table_metadata(const std::string& location, const Schema& schema, const PartitionSpec& spec,
                                  const SortOrder& order, std::map<std::string, std::string> properties, int64_t now_ms);
 
-// `schema` added as the current one (an equal one that is there is taken); ids must be the table's.
+// `schema` added as the current one (an equal one that is there is taken); ids must be the table's. Throws
+// invalid_argument, leaving `metadata` as they were, for types that the version lacks, ids above last-column-id, and
+// where it lacks a column that the default spec or sort order needs.
 void set_current_schema(TableMetadata& metadata, const Schema& schema, int32_t last_column_id);
 
-// Appends `snapshot` to the history of `ref` ("main" or another branch) and its log, sequence and row-id counters.
+// Appends `snapshot` to the history of `branch` ("main" or another) and its log, sequence and row-id counters. Its time
+// is moved up to the table's last where a writer's clock is behind. Throws invalid_argument, leaving `metadata` as they
+// were, if it does not follow the branch's head, or if its sequence number or first row id is behind the table's.
 void add_snapshot(TableMetadata& metadata, const Snapshot& snapshot, const std::string& branch);
 
 }  // namespace firn::iceberg

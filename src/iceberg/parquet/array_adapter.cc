@@ -18,8 +18,8 @@ using ArrayPtr = std::shared_ptr<arrow::Array>;
   fail(rules.error, "column {}: {}{}{}", path, why, rules.where.empty() ? "" : " ", rules.where);
 }
 
-// Whether a value of Arrow's `from` is one of `target`, perhaps in another unit or width. Whether each value fits is the
-// cast's to check.
+// Whether a value of Arrow's `from` is one of `target`, perhaps in another unit or width. Whether each value fits is
+// the cast's to check.
 bool converts(const arrow::DataType& from, const Type& target, const AdaptRules& rules) {
   const arrow::Type::type id = from.id();
   const bool is_text = id == arrow::Type::STRING || id == arrow::Type::LARGE_STRING || id == arrow::Type::STRING_VIEW;
@@ -27,18 +27,25 @@ bool converts(const arrow::DataType& from, const Type& target, const AdaptRules&
   const bool is_small_int = id == arrow::Type::INT8 || id == arrow::Type::INT16 || id == arrow::Type::UINT8 ||
                             id == arrow::Type::UINT16 || id == arrow::Type::INT32;
   switch (target.id()) {
-    case TypeId::boolean_: return id == arrow::Type::BOOL;
-    case TypeId::int_: return is_small_int;
-    case TypeId::long_: return is_small_int || id == arrow::Type::UINT32 || id == arrow::Type::INT64;
-    case TypeId::float_: return id == arrow::Type::HALF_FLOAT || id == arrow::Type::FLOAT;
-    case TypeId::double_: return id == arrow::Type::HALF_FLOAT || id == arrow::Type::FLOAT || id == arrow::Type::DOUBLE;
+    case TypeId::boolean_:
+      return id == arrow::Type::BOOL;
+    case TypeId::int_:
+      return is_small_int;
+    case TypeId::long_:
+      return is_small_int || id == arrow::Type::UINT32 || id == arrow::Type::INT64;
+    case TypeId::float_:
+      return id == arrow::Type::HALF_FLOAT || id == arrow::Type::FLOAT;
+    case TypeId::double_:
+      return id == arrow::Type::HALF_FLOAT || id == arrow::Type::FLOAT || id == arrow::Type::DOUBLE;
     case TypeId::decimal: {
       if (!arrow::is_decimal(id)) return false;
       const auto& decimal = static_cast<const arrow::DecimalType&>(from);
       return decimal.scale() == target.scale() && decimal.precision() <= target.precision();
     }
-    case TypeId::date: return id == arrow::Type::DATE32 || id == arrow::Type::DATE64;
-    case TypeId::time: return id == arrow::Type::TIME32 || id == arrow::Type::TIME64;
+    case TypeId::date:
+      return id == arrow::Type::DATE32 || id == arrow::Type::DATE64;
+    case TypeId::time:
+      return id == arrow::Type::TIME32 || id == arrow::Type::TIME64;
     case TypeId::timestamp:
     case TypeId::timestamp_ns:
       if (id == arrow::Type::DATE32) return true;  // spec, "Schema Evolution": date to timestamp
@@ -49,17 +56,20 @@ bool converts(const arrow::DataType& from, const Type& target, const AdaptRules&
       const bool zoned = !static_cast<const arrow::TimestampType&>(from).timezone().empty();
       return rules.from_file || zoned == (target.id() == TypeId::timestamptz || target.id() == TypeId::timestamptz_ns);
     }
-    case TypeId::string: return is_text || (rules.from_file && is_bytes);
+    case TypeId::string:
+      return is_text || (rules.from_file && is_bytes);
     case TypeId::binary:
     case TypeId::geometry:
-    case TypeId::geography: return is_bytes || id == arrow::Type::FIXED_SIZE_BINARY || (rules.from_file && is_text);
+    case TypeId::geography:
+      return is_bytes || id == arrow::Type::FIXED_SIZE_BINARY || (rules.from_file && is_text);
     case TypeId::uuid:
     case TypeId::fixed: {
       const int32_t width = target.id() == TypeId::uuid ? 16 : target.length();
       return id == arrow::Type::FIXED_SIZE_BINARY &&
              static_cast<const arrow::FixedSizeBinaryType&>(from).byte_width() == width;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -95,7 +105,8 @@ ArrayPtr adapt_leaf(const ArrayPtr& array, const Type& target, const std::string
   }
   auto cast = arrow::compute::Cast(*source, wanted, arrow::compute::CastOptions::Safe());
   if (!cast.ok())
-    refuse(rules, path, fmt::format("{} does not fit {}: {}", from.ToString(), target.to_string(), cast.status().message()));
+    refuse(rules, path,
+           fmt::format("{} does not fit {}: {}", from.ToString(), target.to_string(), cast.status().message()));
   return std::move(cast).ValueUnsafe();
 }
 
@@ -109,8 +120,8 @@ bool shows_null(const arrow::Array& parent, const arrow::Array& child) {
   return false;
 }
 
-ArrayPtr adapt_struct(const arrow::StructArray& array, const SourceField& source, const Field& target, const std::string& path,
-                      const AdaptRules& rules) {
+ArrayPtr adapt_struct(const arrow::StructArray& array, const SourceField& source, const Field& target,
+                      const std::string& path, const AdaptRules& rules) {
   arrow::ArrayVector children;
   std::vector<bool> used(source.children.size(), false);
   for (const Field& member : target.type->fields()) {
@@ -186,7 +197,8 @@ ArrayPtr adapt_map(const ArrayPtr& array, const SourceField& source, const Field
     }
   }
   auto type = to_arrow_type(*target.type);
-  auto entries = arrow::ArrayData::Make(type->field(0)->type(), keys->length(), {nullptr}, {keys->data(), values->data()}, 0);
+  auto entries =
+      arrow::ArrayData::Make(type->field(0)->type(), keys->length(), {nullptr}, {keys->data(), values->data()}, 0);
   auto data = array->data()->Copy();
   data->type = std::move(type);
   data->child_data = {std::move(entries)};
@@ -213,22 +225,33 @@ ArrayPtr adapt_variant(const arrow::StructArray& array, const std::string& path,
 
 std::shared_ptr<arrow::Scalar> to_scalar(const Value& value, const std::shared_ptr<arrow::DataType>& type) {
   switch (type->id()) {
-    case arrow::Type::BOOL: return std::make_shared<arrow::BooleanScalar>(std::get<bool>(value));
-    case arrow::Type::INT32: return std::make_shared<arrow::Int32Scalar>(std::get<int32_t>(value));
-    case arrow::Type::DATE32: return std::make_shared<arrow::Date32Scalar>(std::get<int32_t>(value));
-    case arrow::Type::INT64: return std::make_shared<arrow::Int64Scalar>(std::get<int64_t>(value));
-    case arrow::Type::TIME64: return std::make_shared<arrow::Time64Scalar>(std::get<int64_t>(value), type);
-    case arrow::Type::TIMESTAMP: return std::make_shared<arrow::TimestampScalar>(std::get<int64_t>(value), type);
-    case arrow::Type::FLOAT: return std::make_shared<arrow::FloatScalar>(std::get<float>(value));
-    case arrow::Type::DOUBLE: return std::make_shared<arrow::DoubleScalar>(std::get<double>(value));
-    case arrow::Type::DECIMAL128: return std::make_shared<arrow::Decimal128Scalar>(std::get<arrow::Decimal128>(value), type);
+    case arrow::Type::BOOL:
+      return std::make_shared<arrow::BooleanScalar>(std::get<bool>(value));
+    case arrow::Type::INT32:
+      return std::make_shared<arrow::Int32Scalar>(std::get<int32_t>(value));
+    case arrow::Type::DATE32:
+      return std::make_shared<arrow::Date32Scalar>(std::get<int32_t>(value));
+    case arrow::Type::INT64:
+      return std::make_shared<arrow::Int64Scalar>(std::get<int64_t>(value));
+    case arrow::Type::TIME64:
+      return std::make_shared<arrow::Time64Scalar>(std::get<int64_t>(value), type);
+    case arrow::Type::TIMESTAMP:
+      return std::make_shared<arrow::TimestampScalar>(std::get<int64_t>(value), type);
+    case arrow::Type::FLOAT:
+      return std::make_shared<arrow::FloatScalar>(std::get<float>(value));
+    case arrow::Type::DOUBLE:
+      return std::make_shared<arrow::DoubleScalar>(std::get<double>(value));
+    case arrow::Type::DECIMAL128:
+      return std::make_shared<arrow::Decimal128Scalar>(std::get<arrow::Decimal128>(value), type);
     case arrow::Type::STRING:
       return std::make_shared<arrow::StringScalar>(arrow::Buffer::FromString(std::get<std::string>(value)));
     case arrow::Type::BINARY:
       return std::make_shared<arrow::BinaryScalar>(arrow::Buffer::FromString(std::get<std::string>(value)));
     case arrow::Type::FIXED_SIZE_BINARY:
-      return std::make_shared<arrow::FixedSizeBinaryScalar>(arrow::Buffer::FromString(std::get<std::string>(value)), type);
-    default: fail(ErrorKind::unsupported, "a default of Arrow type {} is not supported", type->ToString());
+      return std::make_shared<arrow::FixedSizeBinaryScalar>(arrow::Buffer::FromString(std::get<std::string>(value)),
+                                                            type);
+    default:
+      fail(ErrorKind::unsupported, "a default of Arrow type {} is not supported", type->ToString());
   }
 }
 
@@ -289,7 +312,8 @@ std::shared_ptr<arrow::Array> constant_array(const Value& value, const Type& typ
   const auto arrow_type = to_arrow_type(type);
   if (is_null(value)) return check(arrow::MakeArrayOfNull(arrow_type, length), "nulls of " + type.to_string());
   if (!type.is_nested())
-    return check(arrow::MakeArrayFromScalar(*to_scalar(value, arrow_type), length), "a constant of " + type.to_string());
+    return check(arrow::MakeArrayFromScalar(*to_scalar(value, arrow_type), length),
+                 "a constant of " + type.to_string());
   const Json json = to_json(value, type);
   if (type.id() == TypeId::struct_ && json.is_object() && json.empty()) {
     arrow::ArrayVector children;
@@ -300,8 +324,8 @@ std::shared_ptr<arrow::Array> constant_array(const Value& value, const Type& typ
   const bool is_empty = type.id() == TypeId::map ? json == Json{{"keys", Json::array()}, {"values", Json::array()}}
                                                  : json.is_array() && json.empty();
   if (!is_empty || type.id() == TypeId::struct_)
-    fail(ErrorKind::unsupported, "the default {} of {} is not supported: only null and empty nested defaults are", json.dump(),
-         type.to_string());
+    fail(ErrorKind::unsupported, "the default {} of {} is not supported: only null and empty nested defaults are",
+         json.dump(), type.to_string());
   auto builder = check(arrow::MakeBuilder(arrow_type), "a builder of " + type.to_string());
   check(builder->AppendEmptyValues(length), "empty values of " + type.to_string());
   return check(builder->Finish(), "empty values of " + type.to_string());

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kFieldIdKey = "PARQUET:field_id";
 
-std::shared_ptr<arrow::Field> arrow_field(std::string name, std::shared_ptr<arrow::DataType> type, bool required, int32_t id) {
+std::shared_ptr<arrow::Field> arrow_field(std::string name, std::shared_ptr<arrow::DataType> type, bool required,
+                                          int32_t id) {
   return arrow::field(std::move(name), std::move(type), !required,
                       arrow::key_value_metadata({{kFieldIdKey, std::to_string(id)}}));
 }
@@ -37,29 +38,37 @@ class FromArrow {
 
   TypePtr type(const arrow::DataType& from, const std::string& path) {
     switch (from.id()) {
-      case arrow::Type::BOOL: return Type::primitive(TypeId::boolean_);
+      case arrow::Type::BOOL:
+        return Type::primitive(TypeId::boolean_);
       case arrow::Type::INT8:
       case arrow::Type::INT16:
       case arrow::Type::INT32:
       case arrow::Type::UINT8:
-      case arrow::Type::UINT16: return Type::primitive(TypeId::int_);
+      case arrow::Type::UINT16:
+        return Type::primitive(TypeId::int_);
       case arrow::Type::UINT32:
-      case arrow::Type::INT64: return Type::primitive(TypeId::long_);
+      case arrow::Type::INT64:
+        return Type::primitive(TypeId::long_);
       case arrow::Type::HALF_FLOAT:
-      case arrow::Type::FLOAT: return Type::primitive(TypeId::float_);
-      case arrow::Type::DOUBLE: return Type::primitive(TypeId::double_);
+      case arrow::Type::FLOAT:
+        return Type::primitive(TypeId::float_);
+      case arrow::Type::DOUBLE:
+        return Type::primitive(TypeId::double_);
       case arrow::Type::DECIMAL32:
       case arrow::Type::DECIMAL64:
       case arrow::Type::DECIMAL128:
       case arrow::Type::DECIMAL256: {
         const auto& decimal = static_cast<const arrow::DecimalType&>(from);
-        if (decimal.precision() > 38 || decimal.scale() < 0 || decimal.scale() > decimal.precision()) unsupported(from, path);
+        if (decimal.precision() > 38 || decimal.scale() < 0 || decimal.scale() > decimal.precision())
+          unsupported(from, path);
         return Type::decimal(decimal.precision(), decimal.scale());
       }
       case arrow::Type::DATE32:
-      case arrow::Type::DATE64: return Type::primitive(TypeId::date);
+      case arrow::Type::DATE64:
+        return Type::primitive(TypeId::date);
       case arrow::Type::TIME32:
-      case arrow::Type::TIME64: return Type::primitive(TypeId::time);
+      case arrow::Type::TIME64:
+        return Type::primitive(TypeId::time);
       case arrow::Type::TIMESTAMP: {
         const auto& timestamp = static_cast<const arrow::TimestampType&>(from);
         const bool zoned = !timestamp.timezone().empty();
@@ -69,14 +78,18 @@ class FromArrow {
       }
       case arrow::Type::STRING:
       case arrow::Type::LARGE_STRING:
-      case arrow::Type::STRING_VIEW: return Type::primitive(TypeId::string);
+      case arrow::Type::STRING_VIEW:
+        return Type::primitive(TypeId::string);
       case arrow::Type::BINARY:
       case arrow::Type::LARGE_BINARY:
-      case arrow::Type::BINARY_VIEW: return Type::primitive(TypeId::binary);
+      case arrow::Type::BINARY_VIEW:
+        return Type::primitive(TypeId::binary);
       case arrow::Type::FIXED_SIZE_BINARY:
         return Type::fixed(static_cast<const arrow::FixedSizeBinaryType&>(from).byte_width());
-      case arrow::Type::NA: return Type::primitive(TypeId::unknown);
-      case arrow::Type::DICTIONARY: return type(*static_cast<const arrow::DictionaryType&>(from).value_type(), path);
+      case arrow::Type::NA:
+        return Type::primitive(TypeId::unknown);
+      case arrow::Type::DICTIONARY:
+        return type(*static_cast<const arrow::DictionaryType&>(from).value_type(), path);
       case arrow::Type::EXTENSION: {
         const auto& extension = static_cast<const arrow::ExtensionType&>(from);
         if (extension.extension_name() == "arrow.uuid") return Type::primitive(TypeId::uuid);
@@ -104,12 +117,14 @@ class FromArrow {
         return Type::map_of(key_id, std::move(key), value_id, !map.item_field()->nullable(),
                             type(*map.item_type(), path + ".value"));
       }
-      default: unsupported(from, path);
+      default:
+        unsupported(from, path);
     }
   }
 
   [[noreturn]] static void unsupported(const arrow::DataType& from, const std::string& path) {
-    fail(ErrorKind::unsupported, "column {}: Iceberg has no type for Arrow's {}; cast the column first", path, from.ToString());
+    fail(ErrorKind::unsupported, "column {}: Iceberg has no type for Arrow's {}; cast the column first", path,
+         from.ToString());
   }
 
   bool ids_given_;
@@ -134,33 +149,52 @@ bool all_have_ids(const arrow::FieldVector& fields) {
 
 std::shared_ptr<arrow::DataType> to_arrow_type(const Type& type) {
   switch (type.id()) {
-    case TypeId::boolean_: return arrow::boolean();
-    case TypeId::int_: return arrow::int32();
-    case TypeId::long_: return arrow::int64();
-    case TypeId::float_: return arrow::float32();
-    case TypeId::double_: return arrow::float64();
-    case TypeId::decimal: return arrow::decimal128(type.precision(), type.scale());
-    case TypeId::date: return arrow::date32();
-    case TypeId::time: return arrow::time64(arrow::TimeUnit::MICRO);
-    case TypeId::timestamp: return arrow::timestamp(arrow::TimeUnit::MICRO);
-    case TypeId::timestamptz: return arrow::timestamp(arrow::TimeUnit::MICRO, "UTC");
-    case TypeId::timestamp_ns: return arrow::timestamp(arrow::TimeUnit::NANO);
-    case TypeId::timestamptz_ns: return arrow::timestamp(arrow::TimeUnit::NANO, "UTC");
-    case TypeId::string: return arrow::utf8();
-    case TypeId::uuid: return arrow::fixed_size_binary(16);
-    case TypeId::fixed: return arrow::fixed_size_binary(type.length());
+    case TypeId::boolean_:
+      return arrow::boolean();
+    case TypeId::int_:
+      return arrow::int32();
+    case TypeId::long_:
+      return arrow::int64();
+    case TypeId::float_:
+      return arrow::float32();
+    case TypeId::double_:
+      return arrow::float64();
+    case TypeId::decimal:
+      return arrow::decimal128(type.precision(), type.scale());
+    case TypeId::date:
+      return arrow::date32();
+    case TypeId::time:
+      return arrow::time64(arrow::TimeUnit::MICRO);
+    case TypeId::timestamp:
+      return arrow::timestamp(arrow::TimeUnit::MICRO);
+    case TypeId::timestamptz:
+      return arrow::timestamp(arrow::TimeUnit::MICRO, "UTC");
+    case TypeId::timestamp_ns:
+      return arrow::timestamp(arrow::TimeUnit::NANO);
+    case TypeId::timestamptz_ns:
+      return arrow::timestamp(arrow::TimeUnit::NANO, "UTC");
+    case TypeId::string:
+      return arrow::utf8();
+    case TypeId::uuid:
+      return arrow::fixed_size_binary(16);
+    case TypeId::fixed:
+      return arrow::fixed_size_binary(type.length());
     case TypeId::binary:
     case TypeId::geometry:
-    case TypeId::geography: return arrow::binary();
-    case TypeId::unknown: return arrow::null();
+    case TypeId::geography:
+      return arrow::binary();
+    case TypeId::unknown:
+      return arrow::null();
     case TypeId::variant:
-      return arrow::struct_({arrow::field("metadata", arrow::binary(), false), arrow::field("value", arrow::binary(), false)});
+      return arrow::struct_(
+          {arrow::field("metadata", arrow::binary(), false), arrow::field("value", arrow::binary(), false)});
     case TypeId::struct_: {
       arrow::FieldVector fields;
       for (const Field& field : type.fields()) fields.push_back(to_arrow_field(field));
       return arrow::struct_(std::move(fields));
     }
-    case TypeId::list: return arrow::list(to_arrow_field(type.element()));
+    case TypeId::list:
+      return arrow::list(to_arrow_field(type.element()));
     case TypeId::map: {
       const Field& key = type.key();
       return std::make_shared<arrow::MapType>(arrow_field("key", to_arrow_type(*key.type), true, key.id),
@@ -233,8 +267,8 @@ std::shared_ptr<arrow::RecordBatch> conform(const std::shared_ptr<arrow::RecordB
   }
   for (size_t i = 0; i < used.size(); ++i) {
     if (!used[i])
-      fail(ErrorKind::schema_mismatch, "the table has no column {}: add it to the schema first, or drop it from the rows",
-           root.children[i].name);
+      fail(ErrorKind::schema_mismatch,
+           "the table has no column {}: add it to the schema first, or drop it from the rows", root.children[i].name);
   }
   return arrow::RecordBatch::Make(wanted, batch->num_rows(), std::move(columns));
 }

@@ -62,8 +62,10 @@ bool has_bounds(const Type& type) {
     case TypeId::unknown:
     case TypeId::variant:
     case TypeId::geometry:
-    case TypeId::geography: return false;
-    default: return !type.is_nested();
+    case TypeId::geography:
+      return false;
+    default:
+      return !type.is_nested();
   }
 }
 
@@ -163,7 +165,8 @@ void ColumnMetrics::add(const Node& node, const arrow::Array& array) {
       }
       return;
     }
-    default: break;
+    default:
+      break;
   }
   Leaf& leaf = leaves_[node.first_leaf];
   if (leaf.counts_nan) {
@@ -181,7 +184,8 @@ void ColumnMetrics::finish(const parquet::FileMetaData& footer, DataFile& file) 
     for (int i = 0; i < group->num_columns(); ++i) {
       const auto chunk = group->ColumnChunk(i);
       if (i == 0) {
-        const bool dictionary_first = chunk->has_dictionary_page() && chunk->dictionary_page_offset() < chunk->data_page_offset();
+        const bool dictionary_first =
+            chunk->has_dictionary_page() && chunk->dictionary_page_offset() < chunk->data_page_offset();
         file.split_offsets.push_back(dictionary_first ? chunk->dictionary_page_offset() : chunk->data_page_offset());
       }
       const Leaf& leaf = leaves_[static_cast<size_t>(i)];

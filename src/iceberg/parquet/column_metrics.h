@@ -1,5 +1,6 @@
-// What a manifest says about a data file's columns (Iceberg spec, "Field-level Metrics and Statistics"): counts, sizes and
-// bounds from the footer, and what a footer lacks (NaN counts, bounds of long strings) from the rows as they are written.
+// What a manifest says about a data file's columns (Iceberg spec, "Field-level Metrics and Statistics"): counts, sizes
+// and bounds from the footer, and what a footer lacks (NaN counts, bounds of long strings) from the rows as they are
+// written.
 #pragma once
 
 #include <cstdint>

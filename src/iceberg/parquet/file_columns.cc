@@ -22,8 +22,8 @@ const MappedField* find_mapped(const NameMapping* mapping, const std::string& na
 }
 
 // `mapped_name` is the name that the mapping knows it by.
-FileColumn make_column(const parquet::arrow::SchemaField& field, const std::string& mapped_name, const NameMapping* mapping,
-                       bool& any_id) {
+FileColumn make_column(const parquet::arrow::SchemaField& field, const std::string& mapped_name,
+                       const NameMapping* mapping, bool& any_id) {
   FileColumn column{.id = field_id_of(*field.field), .name = field.field->name(), .leaf = field.column_index};
   any_id |= column.id.has_value();
   const MappedField* mapped = find_mapped(mapping, mapped_name);
@@ -32,12 +32,16 @@ FileColumn make_column(const parquet::arrow::SchemaField& field, const std::stri
   switch (field.field->type()->id()) {
     case arrow::Type::MAP: {
       const auto& entries = field.children.at(0).children;
-      column.children = {make_column(entries.at(0), "key", below, any_id), make_column(entries.at(1), "value", below, any_id)};
+      column.children = {make_column(entries.at(0), "key", below, any_id),
+                         make_column(entries.at(1), "value", below, any_id)};
       break;
     }
-    case arrow::Type::LIST: column.children = {make_column(field.children.at(0), "element", below, any_id)}; break;
+    case arrow::Type::LIST:
+      column.children = {make_column(field.children.at(0), "element", below, any_id)};
+      break;
     default:
-      for (const auto& child : field.children) column.children.push_back(make_column(child, child.field->name(), below, any_id));
+      for (const auto& child : field.children)
+        column.children.push_back(make_column(child, child.field->name(), below, any_id));
   }
   return column;
 }
@@ -65,7 +69,8 @@ std::vector<FileColumn> file_columns(const parquet::SchemaDescriptor& schema, co
     columns.push_back(make_column(field, field.field->name(), mapping ? &*mapping : nullptr, any_id));
   if (!any_id && !mapping && !columns.empty())
     fail(ErrorKind::unsupported,
-         "{} has no field ids, so its columns cannot be told apart: set the table property schema.name-mapping.default", where);
+         "{} has no field ids, so its columns cannot be told apart: set the table property schema.name-mapping.default",
+         where);
   return columns;
 }
 
@@ -102,7 +107,8 @@ void select_leaves(FileColumn& column, const Field& target) {
         return select_leaves(column.children[1], target.type->value());
       }
       break;
-    default: break;
+    default:
+      break;
   }
   select_all(column);  // a variant; or a shape that does not fit, which is refused once its type is seen
 }

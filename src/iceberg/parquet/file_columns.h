@@ -17,9 +17,9 @@ namespace firn::iceberg {
 struct FileColumn {
   std::optional<int32_t> id;  // the file's, else the name mapping's; nullopt: not of the table
   std::string name;
-  int leaf = -1;              // index among the file's leaves; -1: has children
+  int leaf = -1;  // index among the file's leaves; -1: has children
   std::vector<FileColumn> children;
-  bool selected = false;      // read: itself a leaf, or above one
+  bool selected = false;  // read: itself a leaf, or above one
 };
 
 // Throws unsupported naming `where` if no column has an id and there is no mapping.

@@ -20,10 +20,10 @@ namespace firn::iceberg {
 
 namespace {
 
-constexpr int64_t kWholeFileBytesMax = 1 << 20;   // smaller files are fetched in one read
-constexpr int64_t kPreBufferBytesMax = 8 << 20;   // nested columns of smaller row groups are fetched in few reads
-constexpr int64_t kBatchBytesMax = 32 << 20;      // of a batch, as far as the file's sizes tell
-constexpr int64_t kStreamBytes = 1 << 20;         // buffer of a column that is streamed
+constexpr int64_t kWholeFileBytesMax = 1 << 20;  // smaller files are fetched in one read
+constexpr int64_t kPreBufferBytesMax = 8 << 20;  // nested columns of smaller row groups are fetched in few reads
+constexpr int64_t kBatchBytesMax = 32 << 20;     // of a batch, as far as the file's sizes tell
+constexpr int64_t kStreamBytes = 1 << 20;        // buffer of a column that is streamed
 
 // Counts what is read, and remembers whether it was reading that failed rather than decoding.
 class WatchedSource : public arrow::io::RandomAccessFile {
@@ -52,8 +52,11 @@ class WatchedSource : public arrow::io::RandomAccessFile {
   static int64_t size_of(const std::shared_ptr<arrow::Buffer>& buffer) { return buffer->size(); }
   template <class T>
   arrow::Result<T> watch(arrow::Result<T> result) {
-    if (!result.ok()) failed_ = true;
-    else if (counters_ != nullptr) counters_->bytes_read += size_of(*result);
+    if (!result.ok()) {
+      failed_ = failed_ || result.status().IsIOError();  // else it was asked for what no file has
+    } else if (counters_ != nullptr) {
+      counters_->bytes_read += size_of(*result);
+    }
     return result;
   }
 
@@ -77,12 +80,12 @@ struct ParquetFileReader::State {
   struct Column {
     const Field* target;
     ColumnKind kind = ColumnKind::missing;
-    FileColumn* file = nullptr;       // of file_schema; null if missing
+    FileColumn* file = nullptr;  // of file_schema; null if missing
     SourceField source;
-    int arrow_index = -1;             // among the columns that Arrow's reader gives
+    int arrow_index = -1;  // among the columns that Arrow's reader gives
     bool in_filter = false;
     std::unique_ptr<FlatColumnReader> reader;  // of the open row group
-    int64_t values_decoded = 0;       // of closed row groups
+    int64_t values_decoded = 0;                // of closed row groups
   };
 
   std::string path;
@@ -97,18 +100,18 @@ struct ParquetFileReader::State {
   std::shared_ptr<arrow::Schema> arrow_schema;
   AdaptRules rules;
   std::vector<Column> columns;
-  bool nested = false;                // some column is
+  bool nested = false;  // some column is
   std::vector<int> arrow_leaves;
   FilterColumns filter_columns;
-  bool filters_rows = false;          // all columns of the filter are at hand, and others are to be spared
+  bool filters_rows = false;  // all columns of the filter are at hand, and others are to be spared
 
-  int group = -1;                     // open row group
-  int64_t group_first = 0;            // file-wide position of its first row
+  int group = -1;           // open row group
+  int64_t group_first = 0;  // file-wide position of its first row
   int64_t next_group_first = 0;
   int64_t batch_rows = 0;
-  std::vector<RowRange> ranges;       // what is left of the open row group, nested or not
+  std::vector<RowRange> ranges;  // what is left of the open row group, nested or not
   size_t range = 0;
-  int64_t rows_reported = 0;          // rows_decoded so far
+  int64_t rows_reported = 0;  // rows_decoded so far
   std::unique_ptr<parquet::arrow::FileReader> arrow_reader;
   std::unique_ptr<arrow::RecordBatchReader> arrow_batches;
   int64_t arrow_row = 0;
@@ -128,7 +131,9 @@ struct ParquetFileReader::State {
   }
 
   State(FileIO& io, const std::string& path, ParquetReadRequest request)
-      : path(path), request(std::move(request)), counters(this->request.counters),
+      : path(path),
+        request(std::move(request)),
+        counters(this->request.counters),
         rules{.error = ErrorKind::corrupt, .where = "in " + path, .from_file = true} {
     std::shared_ptr<arrow::io::RandomAccessFile> opened = io.open(path);
     if (counters != nullptr) ++counters->files_opened;
@@ -193,9 +198,12 @@ struct ParquetFileReader::State {
     filters_rows = !nested;
     bool spares = false;
     for (const auto& [id, filter_column] : filter_columns) {
-      const auto column = std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.target->id == id; });
-      if (column == columns.end()) filters_rows = false;
-      else column->in_filter = true;
+      const auto column =
+          std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.target->id == id; });
+      if (column == columns.end())
+        filters_rows = false;
+      else
+        column->in_filter = true;
     }
     for (const Column& column : columns) spares |= !column.in_filter && column.kind == ColumnKind::flat;
     filters_rows &= spares && !filter_columns.empty();
@@ -234,6 +242,8 @@ struct ParquetFileReader::State {
     while (++group < footer->num_row_groups()) {
       const auto metadata = footer->RowGroup(group);
       group_first = next_group_first;
+      if (metadata->num_rows() < 0)
+        throw parquet::ParquetException("row group ", group, " has a negative number of rows");
       next_group_first += metadata->num_rows();
       if (metadata->num_rows() == 0) continue;
       if (request.filter && !row_group_might_match(*request.filter, filter_columns, *metadata)) {
@@ -287,7 +297,8 @@ struct ParquetFileReader::State {
       for (int leaf : leaves) {
         const auto chunk = metadata.ColumnChunk(leaf);
         if (!group_index || !chunk->GetOffsetIndexLocation()) continue;
-        if (const auto offsets = group_index->GetOffsetIndex(leaf)) pages[leaf] = page_spans(*offsets, *chunk, metadata.num_rows());
+        if (const auto offsets = group_index->GetOffsetIndex(leaf))
+          pages[leaf] = page_spans(*offsets, *chunk, metadata.num_rows());
       }
       for (const auto& [id, column] : filter_columns) {
         const auto found = pages.find(column.leaf);
@@ -301,8 +312,9 @@ struct ParquetFileReader::State {
     for (Column& column : columns) {
       if (column.kind != ColumnKind::flat) continue;
       const int leaf = column.file->leaf;
-      column.reader = std::make_unique<FlatColumnReader>(data, *footer->schema()->Column(leaf), *metadata.ColumnChunk(leaf),
-                                                         std::move(pages[leaf]), metadata.num_rows(), ranges, properties);
+      column.reader =
+          std::make_unique<FlatColumnReader>(data, *footer->schema()->Column(leaf), *metadata.ColumnChunk(leaf),
+                                             std::move(pages[leaf]), metadata.num_rows(), ranges, properties);
     }
   }
 
@@ -312,8 +324,9 @@ struct ParquetFileReader::State {
     arrow_properties.set_pre_buffer(compressed <= kPreBufferBytesMax);
     arrow_properties.set_coerce_int96_timestamp_unit(arrow::TimeUnit::MICRO);
     PARQUET_ASSIGN_OR_THROW(
-        arrow_reader, parquet::arrow::FileReader::Make(arrow::default_memory_pool(),
-                                                       parquet::ParquetFileReader::Open(data, properties, footer), arrow_properties));
+        arrow_reader,
+        parquet::arrow::FileReader::Make(arrow::default_memory_pool(),
+                                         parquet::ParquetFileReader::Open(data, properties, footer), arrow_properties));
     PARQUET_ASSIGN_OR_THROW(arrow_batches, arrow_reader->GetRecordBatchReader({group}, arrow_leaves));
     arrow_row = 0;
     if (counters == nullptr) return;
@@ -401,7 +414,8 @@ struct ParquetFileReader::State {
       for (const Column& column : columns) {
         arrays.push_back(column.kind == ColumnKind::missing
                              ? missing_column(*column.target, read->num_rows(), column.target->name, rules)
-                             : adapt_array(read->column(column.arrow_index), column.source, *column.target, column.target->name, rules));
+                             : adapt_array(read->column(column.arrow_index), column.source, *column.target,
+                                           column.target->name, rules));
       }
       PositionedBatch result{.batch = arrow::RecordBatch::Make(arrow_schema, read->num_rows(), std::move(arrays)),
                              .first_position = group_first + arrow_row};

@@ -18,28 +18,28 @@ struct ReadCounters {
   std::atomic<int64_t> manifests_read{0}, manifests_skipped{0};
   std::atomic<int64_t> files_planned{0}, files_pruned{0};
   std::atomic<int64_t> files_opened{0}, row_groups_read{0}, row_groups_pruned{0}, pages_read{0}, pages_pruned{0};
-  std::atomic<int64_t> values_decoded{0};     // leaf values, all columns together
-  std::atomic<int64_t> rows_decoded{0};       // the largest of a file's columns, summed over files
+  std::atomic<int64_t> values_decoded{0};  // leaf values, all columns together
+  std::atomic<int64_t> rows_decoded{0};    // the largest of a file's columns, summed over files
   std::atomic<int64_t> bytes_read{0};
 };
 
 struct ParquetReadRequest {
-  Schema projection;                  // what batches have, in order; ids decide (spec, "Column Projection")
-  ExpressionPtr filter;               // bound, or nullptr. Prunes only: rows that do not match may come too
+  Schema projection;                        // what batches have, in order; ids decide (spec, "Column Projection")
+  ExpressionPtr filter;                     // bound, or nullptr. Prunes only: rows that do not match may come too
   std::optional<NameMapping> name_mapping;  // for columns without field ids (case 11)
   int64_t batch_rows_max = 65536;
-  int64_t file_size_bytes = 0;        // 0: ask
-  ReadCounters* counters = nullptr;   // may be null; must outlive the reader
+  int64_t file_size_bytes = 0;       // 0: ask
+  ReadCounters* counters = nullptr;  // may be null; must outlive the reader
 };
 
 struct PositionedBatch {
   std::shared_ptr<arrow::RecordBatch> batch;  // columns of to_arrow_schema(projection)
-  int64_t first_position = 0;                 // file-wide position of its first row; its rows are consecutive in the file
+  int64_t first_position = 0;  // file-wide position of its first row; its rows are consecutive in the file
 };
 
-// Columns that the file lacks come as their initial-default, else null; a required one without default is an error. Promoted
-// types come as the projection's. `_pos`-like columns are the scan's business. Flat columns read only the pages that the
-// filter leaves; a projection with nested columns reads whole row groups. One thread.
+// Columns that the file lacks come as their initial-default, else null; a required one without default is an error.
+// Promoted types come as the projection's. `_pos`-like columns are the scan's business. Flat columns read only the
+// pages that the filter leaves; a projection with nested columns reads whole row groups. One thread.
 class ParquetFileReader {
  public:
   ParquetFileReader(FileIO& io, const std::string& path, ParquetReadRequest request);

@@ -1,6 +1,7 @@
 #include "iceberg/parquet/file_writer.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include <arrow/util/byte_size.h>
 #include <arrow/util/compression.h>
@@ -22,8 +23,8 @@ namespace {
 // Sizes are looked at between slices, so a slice is small against a row group.
 constexpr int64_t kSliceRowsMax = 65536;
 constexpr int64_t kSliceBytesMax = 8 << 20;
-// Longer minima and maxima are left out of footer and page index, which they would dominate: a page of a megabyte holds more
-// than 60 values of this size.
+// Longer minima and maxima are left out of footer and page index, which they would dominate: a page of a megabyte holds
+// more than 60 values of this size.
 constexpr size_t kStatisticsSizeMax = 16 << 10;
 
 // Passes everything on to a Parquet writer and remembers the row group that is open, whose sizes Arrow's writer hides.
@@ -63,12 +64,35 @@ arrow::Compression::type parse_codec(std::string name) {
   if (name == "brotli") codec = arrow::Compression::BROTLI;
   if (name == "uncompressed" || name == "none") codec = arrow::Compression::UNCOMPRESSED;
   if (!codec || !arrow::util::Codec::IsAvailable(*codec))
-    fail(ErrorKind::invalid_argument, "write.parquet.compression-codec = {}: give zstd, gzip, snappy, lz4, brotli or uncompressed",
-         name);
+    fail(ErrorKind::invalid_argument,
+         "write.parquet.compression-codec = {}: give zstd, gzip, snappy, lz4, brotli or uncompressed", name);
   return *codec;
 }
 
-std::shared_ptr<parquet::WriterProperties> writer_properties(const ParquetWriteOptions& options) {
+// Whether a sample of the column repeats no value: then there are so many that a dictionary of them would be dropped
+// for its size after it was built.
+bool is_all_distinct(const arrow::Array& array) {
+  constexpr int64_t kSampleRows = 8192;
+  constexpr size_t kSampleValuesMin = 1000;
+  const bool is_bytes = arrow::is_binary_like(array.type_id());
+  const bool is_fixed = arrow::is_fixed_width(array.type_id()) && array.type_id() != arrow::Type::BOOL;
+  if (!is_bytes && !is_fixed) return false;
+  const size_t width = is_fixed ? static_cast<size_t>(array.type()->byte_width()) : 0;
+  const char* values = is_fixed ? reinterpret_cast<const char*>(array.data()->GetValues<uint8_t>(1, 0)) : nullptr;
+  std::unordered_set<std::string_view> seen;
+  for (int64_t i = 0; i < std::min(array.length(), kSampleRows); ++i) {
+    if (array.IsNull(i)) continue;
+    const std::string_view value =
+        is_bytes ? static_cast<const arrow::BinaryArray&>(array).GetView(i)
+                 : std::string_view(values + static_cast<size_t>(array.offset() + i) * width, width);
+    if (!seen.insert(value).second) return false;
+  }
+  return seen.size() >= kSampleValuesMin;
+}
+
+// `sample`: the first rows, nullptr if there are none.
+std::shared_ptr<parquet::WriterProperties> writer_properties(const ParquetWriteOptions& options,
+                                                             const arrow::RecordBatch* sample) {
   parquet::WriterProperties::Builder builder;
   const auto codec = parse_codec(options.compression);
   builder.version(parquet::ParquetVersion::PARQUET_2_6)
@@ -83,10 +107,12 @@ std::shared_ptr<parquet::WriterProperties> writer_properties(const ParquetWriteO
       ->enable_store_decimal_as_integer();
   if (options.compression_level && codec != arrow::Compression::UNCOMPRESSED && codec != arrow::Compression::SNAPPY)
     builder.compression_level(*options.compression_level);
+  for (int i = 0; sample != nullptr && i < sample->num_columns(); ++i) {
+    if (is_all_distinct(*sample->column(i)))
+      builder.disable_dictionary(parquet::schema::ColumnPath({sample->column_name(i)}).ToDotString());
+  }
   return builder.build();
 }
-
-bool same_columns(const Schema& a, const Schema& b) { return a.same_fields(b); }
 
 }  // namespace
 
@@ -117,7 +143,8 @@ ParquetWriteOptions ParquetWriteOptions::from_properties(const TableMetadata& me
   const int64_t inferred_max = metadata.int_property("write.metadata.metrics.max-inferred-column-defaults", 100);
   if (!default_given && static_cast<int64_t>(leaves.size()) > inferred_max) {
     for (int64_t i = 0; i < inferred_max; ++i) {
-      if (leaves[static_cast<size_t>(i)].id) options.metrics_modes[*leaves[static_cast<size_t>(i)].id] = options.default_metrics_mode;
+      if (leaves[static_cast<size_t>(i)].id)
+        options.metrics_modes[*leaves[static_cast<size_t>(i)].id] = options.default_metrics_mode;
     }
     options.default_metrics_mode = "none";
   }
@@ -145,23 +172,33 @@ struct ParquetFileWriter::State {
   std::unique_ptr<OutputFile> output;
   std::shared_ptr<arrow::io::OutputStream> sink;  // output's
   parquet::RowGroupWriter* open_group = nullptr;
-  std::unique_ptr<parquet::arrow::FileWriter> writer;  // destroyed before `output`, which it may write to
+  // Opened by the first rows, which show how to encode the columns. Destroyed before `output`, which it may write to.
+  std::unique_ptr<parquet::arrow::FileWriter> writer;
+  bool group_ended = false;
   int64_t rows = 0;
-  int64_t finished_uncompressed_bytes = 0, finished_compressed_bytes = 0;
 
   // `file` makes the output file, once the schema is known to be one that a file can have.
   State(const std::string& path, const std::function<std::unique_ptr<OutputFile>()>& file, const Schema& schema,
         const ParquetWriteOptions& options)
-      : path(path), options(options), schema(schema), stored(stored_schema(schema)), stores_all(same_columns(schema, stored)),
+      : path(path),
+        options(options),
+        schema(schema),
+        stored(stored_schema(schema)),
+        stores_all(schema.same_fields(stored)),
         metrics(stored, modes(stored, options)) {
-    const auto node = to_parquet_schema(stored);
-    const auto properties = writer_properties(options);
+    parse_codec(options.compression);
     output = file();
     // The stream is the file's own: the pointer only fits the interface.
     sink = std::shared_ptr<arrow::io::OutputStream>(std::shared_ptr<void>(), &output->stream());
+  }
+
+  void open(const arrow::RecordBatch* sample) {
+    const auto node = to_parquet_schema(stored);
+    const auto properties = writer_properties(options, sample);
     translate_parquet_errors(ErrorKind::io, "create " + path, [&] {
       auto file = std::make_unique<parquet::ParquetFileWriter>();
-      file->Open(std::make_unique<WatchedFile>(parquet::ParquetFileWriter::Open(sink, node, properties), node, &open_group));
+      file->Open(
+          std::make_unique<WatchedFile>(parquet::ParquetFileWriter::Open(sink, node, properties), node, &open_group));
       auto arrow_properties = parquet::ArrowWriterProperties::Builder().set_use_threads(options.use_threads)->build();
       check(parquet::arrow::FileWriter::Make(arrow::default_memory_pool(), std::move(file), to_arrow_schema(stored),
                                              std::move(arrow_properties), &writer),
@@ -173,8 +210,8 @@ struct ParquetFileWriter::State {
     std::vector<MetricsMode> result;
     for (const LeafColumn& leaf : leaf_columns(stored)) {
       const auto found = leaf.id ? options.metrics_modes.find(*leaf.id) : options.metrics_modes.end();
-      result.push_back(MetricsMode::parse(found == options.metrics_modes.end() ? options.default_metrics_mode : found->second,
-                                          "metrics mode"));
+      result.push_back(MetricsMode::parse(
+          found == options.metrics_modes.end() ? options.default_metrics_mode : found->second, "metrics mode"));
     }
     return result;
   }
@@ -185,19 +222,28 @@ struct ParquetFileWriter::State {
     const auto stats = open_group->estimated_buffered_stats();
     return stats.def_level_bytes + stats.rep_level_bytes + stats.value_bytes + stats.dict_bytes;
   }
-  int64_t paged_bytes() const { return open_group == nullptr ? 0 : open_group->total_compressed_bytes(); }
+  // Pages of the open group. Those of a dictionary wait for it; others are in a buffer of their column, and count as
+  // written.
+  int64_t paged_bytes() const {
+    return open_group == nullptr ? 0
+                                 : open_group->total_compressed_bytes() + open_group->total_compressed_bytes_written();
+  }
 
+  // The next rows open a new group, so that none stays empty.
   void end_group() {
-    if (open_group == nullptr) return;
-    finished_uncompressed_bytes += open_group->total_bytes_written();
-    finished_compressed_bytes = check(sink->Tell(), path);
-    check(writer->NewBufferedRowGroup(), "write " + path);
+    translate_parquet_errors(ErrorKind::io, "write " + path, [&] { open_group->Close(); });
+    open_group = nullptr;
+    group_ended = true;
   }
 
   void write_slice(const arrow::RecordBatch& slice) {
-    if (open_group != nullptr && open_group->num_rows() > 0 && paged_bytes() + unpaged_bytes() >= options.row_group_size_bytes)
+    if (open_group != nullptr && open_group->num_rows() > 0 &&
+        paged_bytes() + unpaged_bytes() >= options.row_group_size_bytes)
       end_group();
-    translate_parquet_errors(ErrorKind::io, "write " + path, [&] { check(writer->WriteRecordBatch(slice), "write " + path); });
+    if (group_ended) check(writer->NewBufferedRowGroup(), "write " + path);
+    group_ended = false;
+    translate_parquet_errors(ErrorKind::io, "write " + path,
+                             [&] { check(writer->WriteRecordBatch(slice), "write " + path); });
     metrics.add(slice);
     rows += slice.num_rows();
   }
@@ -205,10 +251,13 @@ struct ParquetFileWriter::State {
 
 ParquetFileWriter::ParquetFileWriter(FileIO& io, const std::string& path, const Schema& schema,
                                      const ParquetWriteOptions& options)
-    : state_(std::make_unique<State>(path, [&] { return io.create(path); }, schema, options)) {}
+    : state_(std::make_unique<State>(
+          path, [&] { return io.create(path); }, schema, options)) {}
 
-ParquetFileWriter::ParquetFileWriter(std::unique_ptr<OutputFile> file, const Schema& schema, const ParquetWriteOptions& options)
-    : state_(std::make_unique<State>(file->path(), [&] { return std::move(file); }, schema, options)) {}
+ParquetFileWriter::ParquetFileWriter(std::unique_ptr<OutputFile> file, const Schema& schema,
+                                     const ParquetWriteOptions& options)
+    : state_(std::make_unique<State>(
+          file->path(), [&] { return std::move(file); }, schema, options)) {}
 
 ParquetFileWriter::~ParquetFileWriter() = default;
 
@@ -221,30 +270,34 @@ void ParquetFileWriter::write(const arrow::RecordBatch& batch) {
     for (const Field& field : state_->stored.fields()) {
       const int index = batch.schema()->GetFieldIndex(field.name);
       if (index < 0) fail(ErrorKind::internal, "rows for {} lack the column {}", state_->path, field.name);
-      columns.push_back(adapt_array(batch.column(index), source_field_of(*batch.schema()->field(index)), field, field.name, rules));
+      columns.push_back(
+          adapt_array(batch.column(index), source_field_of(*batch.schema()->field(index)), field, field.name, rules));
     }
     stored = arrow::RecordBatch::Make(to_arrow_schema(state_->stored), batch.num_rows(), std::move(columns));
   }
   const arrow::RecordBatch& rows = stored ? *stored : batch;
+  if (!state_->writer) state_->open(&rows);
   const int64_t bytes = check(arrow::util::ReferencedBufferSize(rows), state_->path);
   const int64_t row_bytes = std::max<int64_t>(1, bytes / rows.num_rows());
   const int64_t slice_rows = std::clamp<int64_t>(kSliceBytesMax / row_bytes, 1, kSliceRowsMax);
   if (rows.num_rows() <= slice_rows) return state_->write_slice(rows);
-  for (int64_t offset = 0; offset < rows.num_rows(); offset += slice_rows) state_->write_slice(*rows.Slice(offset, slice_rows));
+  for (int64_t offset = 0; offset < rows.num_rows(); offset += slice_rows)
+    state_->write_slice(*rows.Slice(offset, slice_rows));
 }
 
 int64_t ParquetFileWriter::buffered_bytes() const { return state_->paged_bytes() + state_->unpaged_bytes(); }
 
 int64_t ParquetFileWriter::bytes_written() const {
   const State& state = *state_;
-  const int64_t paged = state.paged_bytes(), unpaged = state.unpaged_bytes();
-  const int64_t in_file = check(state.sink->Tell(), state.path);
-  // What is not yet compressed will shrink as what went before did.
-  const int64_t compressed = in_file + paged;
-  const int64_t uncompressed =
-      state.finished_uncompressed_bytes + (state.open_group == nullptr ? 0 : state.open_group->total_bytes_written());
-  const double ratio = uncompressed > compressed && compressed > 0 ? static_cast<double>(compressed) / uncompressed : 1.0;
-  return compressed + static_cast<int64_t>(static_cast<double>(unpaged) * ratio);
+  int64_t unpaged = state.unpaged_bytes();
+  if (state.open_group != nullptr &&
+      state.open_group->total_bytes_written() > state.open_group->total_compressed_bytes_written()) {
+    // What is not yet compressed will shrink as what went before did.
+    unpaged = static_cast<int64_t>(static_cast<double>(unpaged) *
+                                   static_cast<double>(state.open_group->total_compressed_bytes_written()) /
+                                   static_cast<double>(state.open_group->total_bytes_written()));
+  }
+  return check(state.sink->Tell(), state.path) + state.paged_bytes() + unpaged;
 }
 
 int64_t ParquetFileWriter::rows_written() const { return state_->rows; }
@@ -255,6 +308,7 @@ void ParquetFileWriter::end_row_group() {
 
 DataFile ParquetFileWriter::close() {
   State& state = *state_;
+  if (!state.writer) state.open(nullptr);
   check(state.writer->Close(), "write " + state.path);
   DataFile file;
   file.file_path = state.path;

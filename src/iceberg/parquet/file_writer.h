@@ -14,24 +14,24 @@ namespace firn::iceberg {
 
 // From the table's properties (write.parquet.*, write.metadata.metrics.*), read once.
 struct ParquetWriteOptions {
-  std::string compression = "zstd";        // write.parquet.compression-codec: zstd, gzip, snappy, lz4, uncompressed
-  std::optional<int> compression_level;    // write.parquet.compression-level
+  std::string compression = "zstd";          // write.parquet.compression-codec: zstd, gzip, snappy, lz4, uncompressed
+  std::optional<int> compression_level;      // write.parquet.compression-level
   int64_t row_group_size_bytes = 134217728;  // write.parquet.row-group-size-bytes
-  int64_t page_size_bytes = 1048576;       // write.parquet.page-size-bytes
-  int64_t page_row_limit = 20000;          // write.parquet.page-row-limit
-  int64_t dict_size_bytes = 2097152;       // write.parquet.dict-size-bytes
-  // Bounds mode of a column id: none, counts, truncate(n) or full; write.metadata.metrics.default and .column.<name>, the
-  // first 100 columns (write.metadata.metrics.max-inferred-column-defaults) unless set.
+  int64_t page_size_bytes = 1048576;         // write.parquet.page-size-bytes
+  int64_t page_row_limit = 20000;            // write.parquet.page-row-limit
+  int64_t dict_size_bytes = 2097152;         // write.parquet.dict-size-bytes
+  // Bounds mode of a column id: none, counts, truncate(n) or full; write.metadata.metrics.default and .column.<name>,
+  // the first 100 columns (write.metadata.metrics.max-inferred-column-defaults) unless set.
   std::map<int32_t, std::string> metrics_modes;
   std::string default_metrics_mode = "truncate(16)";
-  bool use_threads = true;                 // encode columns on Arrow's CPU pool
+  bool use_threads = true;  // encode columns on Arrow's CPU pool
 
   // Throws invalid_argument naming the property.
   static ParquetWriteOptions from_properties(const TableMetadata& metadata);
 };
 
-// One file, written batch by batch; statistics, page index and split offsets included. One thread, which is none of Arrow's
-// CPU pool where options.use_threads is set (it would wait for itself).
+// One file, written batch by batch; statistics, page index and split offsets included. One thread, which is none of
+// Arrow's CPU pool where options.use_threads is set (it would wait for itself).
 class ParquetFileWriter {
  public:
   // `schema` has field ids; batches must have to_arrow_schema(schema). Columns of type unknown are not stored.
@@ -43,9 +43,9 @@ class ParquetFileWriter {
   int64_t bytes_written() const;   // what is in the file and in the encoders' buffers, compressed
   int64_t buffered_bytes() const;  // what the open row group holds in memory
   int64_t rows_written() const;
-  void end_row_group();            // what is buffered goes to the file; the next write() opens a new group
-  // Writes the footer, syncs and publishes the file (P15). Counts, null and NaN counts, truncated bounds, sizes and split
-  // offsets are set; partition, sort order and sequence numbers are the caller's.
+  void end_row_group();  // what is buffered goes to the file; the next write() opens a new group
+  // Writes the footer, syncs and publishes the file (P15). Counts, null and NaN counts, truncated bounds, sizes and
+  // split offsets are set; partition, sort order and sequence numbers are the caller's.
   DataFile close();
 
  private:

@@ -25,10 +25,14 @@ using parquet::LogicalType;
 
 TimeUnit::type arrow_unit(LogicalType::TimeUnit::unit unit, const std::string& column) {
   switch (unit) {
-    case LogicalType::TimeUnit::MILLIS: return TimeUnit::MILLI;
-    case LogicalType::TimeUnit::MICROS: return TimeUnit::MICRO;
-    case LogicalType::TimeUnit::NANOS: return TimeUnit::NANO;
-    default: fail(ErrorKind::unsupported, "column {}: unknown time unit", column);
+    case LogicalType::TimeUnit::MILLIS:
+      return TimeUnit::MILLI;
+    case LogicalType::TimeUnit::MICROS:
+      return TimeUnit::MICRO;
+    case LogicalType::TimeUnit::NANOS:
+      return TimeUnit::NANO;
+    default:
+      fail(ErrorKind::unsupported, "column {}: unknown time unit", column);
   }
 }
 
@@ -42,7 +46,8 @@ std::shared_ptr<arrow::Buffer> integers_as_decimals(const uint8_t* values, int64
 }
 
 // Big-endian two's complement of any width to decimal128.
-std::shared_ptr<arrow::Array> bytes_as_decimals(const arrow::Array& array, const std::shared_ptr<arrow::DataType>& type) {
+std::shared_ptr<arrow::Array> bytes_as_decimals(const arrow::Array& array,
+                                                const std::shared_ptr<arrow::DataType>& type) {
   PARQUET_ASSIGN_OR_THROW(std::shared_ptr<arrow::Buffer> buffer, arrow::AllocateBuffer(array.length() * 16));
   auto* out = reinterpret_cast<arrow::Decimal128*>(buffer->mutable_data());
   const bool fixed = array.type_id() == arrow::Type::FIXED_SIZE_BINARY;
@@ -55,7 +60,8 @@ std::shared_ptr<arrow::Array> bytes_as_decimals(const arrow::Array& array, const
                                                                      static_cast<int32_t>(bytes.size())));
   }
   // The decoder's arrays begin at offset 0, so the validity bitmap fits as it is.
-  return arrow::MakeArray(arrow::ArrayData::Make(type, array.length(), {array.null_bitmap(), std::move(buffer)}, array.null_count()));
+  return arrow::MakeArray(
+      arrow::ArrayData::Make(type, array.length(), {array.null_bitmap(), std::move(buffer)}, array.null_count()));
 }
 
 std::shared_ptr<arrow::Buffer> int96_as_micros(const uint8_t* values, int64_t count, const uint8_t* valid_bits) {
@@ -75,6 +81,14 @@ std::shared_ptr<arrow::Buffer> int96_as_micros(const uint8_t* values, int64_t co
   return buffer;
 }
 
+// Of the first page, dictionary or data.
+int64_t chunk_start(const parquet::ColumnChunkMetaData& chunk) {
+  const int64_t data = chunk.data_page_offset();
+  return chunk.has_dictionary_page() && chunk.dictionary_page_offset() > 0
+             ? std::min(data, chunk.dictionary_page_offset())
+             : data;
+}
+
 }  // namespace
 
 std::shared_ptr<arrow::DataType> decoded_type(const parquet::ColumnDescriptor& column) {
@@ -86,7 +100,8 @@ std::shared_ptr<arrow::DataType> decoded_type(const parquet::ColumnDescriptor& c
     return arrow::decimal128(decimal.precision(), decimal.scale());
   }
   switch (column.physical_type()) {
-    case parquet::Type::BOOLEAN: return arrow::boolean();
+    case parquet::Type::BOOLEAN:
+      return arrow::boolean();
     case parquet::Type::INT32:
       if (logical.is_date()) return arrow::date32();
       if (logical.is_time()) return arrow::time32(TimeUnit::MILLI);
@@ -97,22 +112,28 @@ std::shared_ptr<arrow::DataType> decoded_type(const parquet::ColumnDescriptor& c
       return arrow::int32();
     case parquet::Type::INT64:
       if (logical.is_time())
-        return arrow::time64(arrow_unit(static_cast<const parquet::TimeLogicalType&>(logical).time_unit(), column.name()));
+        return arrow::time64(
+            arrow_unit(static_cast<const parquet::TimeLogicalType&>(logical).time_unit(), column.name()));
       if (logical.is_timestamp()) {
         const auto& timestamp = static_cast<const parquet::TimestampLogicalType&>(logical);
-        return arrow::timestamp(arrow_unit(timestamp.time_unit(), column.name()), timestamp.is_adjusted_to_utc() ? "UTC" : "");
+        return arrow::timestamp(arrow_unit(timestamp.time_unit(), column.name()),
+                                timestamp.is_adjusted_to_utc() ? "UTC" : "");
       }
       if (logical.is_int() && !static_cast<const parquet::IntLogicalType&>(logical).is_signed()) return arrow::uint64();
       return arrow::int64();
-    case parquet::Type::INT96: return arrow::timestamp(TimeUnit::MICRO);
-    case parquet::Type::FLOAT: return arrow::float32();
-    case parquet::Type::DOUBLE: return arrow::float64();
+    case parquet::Type::INT96:
+      return arrow::timestamp(TimeUnit::MICRO);
+    case parquet::Type::FLOAT:
+      return arrow::float32();
+    case parquet::Type::DOUBLE:
+      return arrow::float64();
     case parquet::Type::BYTE_ARRAY:
       return logical.is_string() || logical.is_enum() || logical.is_JSON() ? arrow::utf8() : arrow::binary();
     case parquet::Type::FIXED_LEN_BYTE_ARRAY:
       if (logical.is_float16()) return arrow::float16();
       return arrow::fixed_size_binary(column.type_length());
-    default: fail(ErrorKind::unsupported, "column {}: unknown Parquet type", column.name());
+    default:
+      fail(ErrorKind::unsupported, "column {}: unknown Parquet type", column.name());
   }
 }
 
@@ -164,7 +185,8 @@ class FlatColumnReader::PageStream : public arrow::io::InputStream {
   // Bytes of the span being served that are in the buffer.
   int64_t available() const { return std::min(span_end_, buffer_offset_ + buffer_->size()) - position_; }
 
-  // Begins the next page if the span is exhausted, and has the next `bytes` of the span, or what is left of it, buffered.
+  // Begins the next page if the span is exhausted, and has the next `bytes` of the span, or what is left of it,
+  // buffered.
   arrow::Status fetch(int64_t bytes) {
     if (position_ == span_end_ && next_page_ < pages_.size()) {
       page_ = next_page_++;
@@ -173,7 +195,8 @@ class FlatColumnReader::PageStream : public arrow::io::InputStream {
       span_end_ = position_ + pages_[*page_].size_bytes;
     }
     const int64_t needed = std::min(bytes, span_end_ - position_);
-    if (position_ >= buffer_offset_ && position_ + needed <= buffer_offset_ + buffer_->size()) return arrow::Status::OK();
+    if (position_ >= buffer_offset_ && position_ + needed <= buffer_offset_ + buffer_->size())
+      return arrow::Status::OK();
     const int64_t end = std::max(position_ + needed, std::min(fetch_end(), position_ + kReadBytes));
     ARROW_ASSIGN_OR_RAISE(buffer_, file_->ReadAt(position_, end - position_));
     buffer_offset_ = position_;
@@ -183,7 +206,8 @@ class FlatColumnReader::PageStream : public arrow::io::InputStream {
   // Where what will be wanted without a gap ends.
   int64_t fetch_end() const {
     int64_t end = span_end_;
-    for (size_t i = next_page_; i < pages_.size() && wanted_[i] && pages_[i].offset == end && end < position_ + kReadBytes; ++i)
+    for (size_t i = next_page_;
+         i < pages_.size() && wanted_[i] && pages_[i].offset == end && end < position_ + kReadBytes; ++i)
       end += pages_[i].size_bytes;
     return end;
   }
@@ -200,12 +224,14 @@ class FlatColumnReader::PageStream : public arrow::io::InputStream {
   int64_t buffer_offset_ = 0;
 };
 
-FlatColumnReader::FlatColumnReader(std::shared_ptr<arrow::io::RandomAccessFile> file, const parquet::ColumnDescriptor& column,
-                                   const parquet::ColumnChunkMetaData& chunk, std::vector<PageSpan> pages, int64_t group_rows,
-                                   const std::vector<RowRange>& wanted, const parquet::ReaderProperties& properties)
+FlatColumnReader::FlatColumnReader(std::shared_ptr<arrow::io::RandomAccessFile> file,
+                                   const parquet::ColumnDescriptor& column, const parquet::ColumnChunkMetaData& chunk,
+                                   std::vector<PageSpan> pages, int64_t group_rows, const std::vector<RowRange>& wanted,
+                                   const parquet::ReaderProperties& properties)
     : column_(column), pages_(std::move(pages)), has_index_(!pages_.empty()) {
-  int64_t start = chunk.data_page_offset();
-  if (chunk.has_dictionary_page() && chunk.dictionary_page_offset() > 0) start = std::min(start, chunk.dictionary_page_offset());
+  const int64_t start = chunk_start(chunk);
+  if (start < 0 || chunk.total_compressed_size() < 0)
+    throw parquet::ParquetException("column ", column_.name(), " has a negative offset or size");
   PageSpan dictionary{.offset = start};
   if (has_index_) {
     // Whatever precedes the first data page: some writers do not say that there is a dictionary.
@@ -265,7 +291,8 @@ std::shared_ptr<arrow::Array> FlatColumnReader::take_values(int64_t count) {
   if (auto* binary = dynamic_cast<parquet::internal::BinaryRecordReader*>(reader_.get())) {
     arrow::ArrayVector chunks = binary->GetBuilderChunks();
     if (chunks.size() > 1)
-      fail(ErrorKind::unsupported, "column {}: {} values take more than 2 GiB; read fewer rows at once", column_.name(), count);
+      fail(ErrorKind::unsupported, "column {}: {} values take more than 2 GiB; read fewer rows at once", column_.name(),
+           count);
     if (chunks.empty() || chunks[0]->length() != count)
       throw parquet::ParquetException("column ", column_.name(), " has not the values its levels promise");
     if (type->id() == arrow::Type::DECIMAL128) return bytes_as_decimals(*chunks[0], type);
@@ -294,8 +321,9 @@ std::shared_ptr<arrow::Array> FlatColumnReader::take_values(int64_t count) {
       break;
     default:
       if (type->id() == arrow::Type::DECIMAL128) {
-        values = column_.physical_type() == parquet::Type::INT32 ? integers_as_decimals<int32_t>(reader_->values(), count)
-                                                                 : integers_as_decimals<int64_t>(reader_->values(), count);
+        values = column_.physical_type() == parquet::Type::INT32
+                     ? integers_as_decimals<int32_t>(reader_->values(), count)
+                     : integers_as_decimals<int64_t>(reader_->values(), count);
       } else {
         values = reader_->ReleaseValues();
       }
@@ -306,8 +334,7 @@ std::shared_ptr<arrow::Array> FlatColumnReader::take_values(int64_t count) {
 std::vector<PageSpan> page_spans(const parquet::OffsetIndex& index, const parquet::ColumnChunkMetaData& chunk,
                                  int64_t group_rows) {
   const auto& locations = index.page_locations();
-  int64_t start = chunk.data_page_offset();
-  if (chunk.has_dictionary_page() && chunk.dictionary_page_offset() > 0) start = std::min(start, chunk.dictionary_page_offset());
+  const int64_t start = chunk_start(chunk);
   const int64_t end = start + chunk.total_compressed_size();
   std::vector<PageSpan> pages;
   for (size_t i = 0; i < locations.size(); ++i) {
@@ -315,7 +342,8 @@ std::vector<PageSpan> page_spans(const parquet::OffsetIndex& index, const parque
     const int64_t next_row = i + 1 < locations.size() ? locations[i + 1].first_row_index : group_rows;
     const bool in_chunk = location.offset >= (pages.empty() ? start : pages.back().offset + pages.back().size_bytes) &&
                           location.compressed_page_size > 0 && location.offset + location.compressed_page_size <= end;
-    if (!in_chunk || location.first_row_index != (pages.empty() ? 0 : pages.back().rows.end) || next_row <= location.first_row_index)
+    if (!in_chunk || location.first_row_index != (pages.empty() ? 0 : pages.back().rows.end) ||
+        next_row <= location.first_row_index)
       return {};
     pages.push_back({.offset = location.offset,
                      .size_bytes = location.compressed_page_size,

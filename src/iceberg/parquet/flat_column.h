@@ -26,16 +26,17 @@ struct PageSpan {
   RowRange rows;
 };
 
-// The Arrow type whose memory layout the column's values have once decoded (decimals: decimal128; int96: timestamp[us]).
-// Throws unsupported for what Iceberg has no use for.
+// The Arrow type whose memory layout the column's values have once decoded (decimals: decimal128; int96:
+// timestamp[us]). Throws unsupported for what Iceberg has no use for.
 std::shared_ptr<arrow::DataType> decoded_type(const parquet::ColumnDescriptor& column);
 
-// One row group's chunk of a column without nesting (at most optional). Rows are asked for in ascending order. One thread.
-// Throws parquet::ParquetException.
+// One row group's chunk of a column without nesting (at most optional). Rows are asked for in ascending order. One
+// thread. Throws parquet::ParquetException.
 class FlatColumnReader {
  public:
-  // `pages`: all data pages in row order, from the offset index; empty if there is none: then skipped rows are decoded too.
-  // `wanted`, ascending, are the rows that may be asked for: neighbouring pages with such rows are fetched in one read.
+  // `pages`: all data pages in row order, from the offset index; empty if there is none: then skipped rows are decoded
+  // too. `wanted`, ascending, are the rows that may be asked for: neighbouring pages with such rows are fetched in one
+  // read.
   FlatColumnReader(std::shared_ptr<arrow::io::RandomAccessFile> file, const parquet::ColumnDescriptor& column,
                    const parquet::ColumnChunkMetaData& chunk, std::vector<PageSpan> pages, int64_t group_rows,
                    const std::vector<RowRange>& wanted, const parquet::ReaderProperties& properties);

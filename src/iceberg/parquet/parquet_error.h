@@ -11,8 +11,8 @@
 
 namespace firn::iceberg {
 
-// Runs `work`; a ParquetException is thrown again as an Error of `kind`, or as its status says if it carries one. `what`
-// names the operation and the file.
+// Runs `work`; a ParquetException is thrown again as an Error of `kind`, or as its status says if it carries one.
+// `what` names the operation and the file.
 template <class Work>
 auto translate_parquet_errors(ErrorKind kind, std::string_view what, Work&& work) {
   try {

@@ -41,13 +41,15 @@ TypePtr stored_type(const TypePtr& type, const std::string& path) {
       return Type::struct_of(std::move(fields));
     }
     case TypeId::list:
-      return Type::list_of(type->element().id, type->element().required, stored_type(type->element().type, path + ".element"));
+      return Type::list_of(type->element().id, type->element().required,
+                           stored_type(type->element().type, path + ".element"));
     case TypeId::map:
       return Type::map_of(type->key().id, stored_type(type->key().type, path + ".key"), type->value().id,
                           type->value().required, stored_type(type->value().type, path + ".value"));
     case TypeId::unknown:
       fail(ErrorKind::unsupported, "column {}: a list or map of unknown cannot be stored in Parquet", path);
-    default: return type;
+    default:
+      return type;
   }
 }
 
@@ -61,28 +63,45 @@ NodePtr to_node(const std::string& name, bool required, int32_t id, const Type& 
     return leaf(parquet::Type::INT64, LogicalType::Timestamp(utc, unit));
   };
   switch (type.id()) {
-    case TypeId::boolean_: return leaf(parquet::Type::BOOLEAN);
-    case TypeId::int_: return leaf(parquet::Type::INT32);
-    case TypeId::long_: return leaf(parquet::Type::INT64);
-    case TypeId::float_: return leaf(parquet::Type::FLOAT);
-    case TypeId::double_: return leaf(parquet::Type::DOUBLE);
+    case TypeId::boolean_:
+      return leaf(parquet::Type::BOOLEAN);
+    case TypeId::int_:
+      return leaf(parquet::Type::INT32);
+    case TypeId::long_:
+      return leaf(parquet::Type::INT64);
+    case TypeId::float_:
+      return leaf(parquet::Type::FLOAT);
+    case TypeId::double_:
+      return leaf(parquet::Type::DOUBLE);
     case TypeId::decimal: {
       auto logical = LogicalType::Decimal(type.precision(), type.scale());
       if (type.precision() <= 9) return leaf(parquet::Type::INT32, std::move(logical));
       if (type.precision() <= 18) return leaf(parquet::Type::INT64, std::move(logical));
-      return leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, std::move(logical), arrow::DecimalType::DecimalSize(type.precision()));
+      return leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, std::move(logical),
+                  arrow::DecimalType::DecimalSize(type.precision()));
     }
-    case TypeId::date: return leaf(parquet::Type::INT32, LogicalType::Date());
-    case TypeId::time: return leaf(parquet::Type::INT64, LogicalType::Time(false, LogicalType::TimeUnit::MICROS));
-    case TypeId::timestamp: return timestamp(false, LogicalType::TimeUnit::MICROS);
-    case TypeId::timestamptz: return timestamp(true, LogicalType::TimeUnit::MICROS);
-    case TypeId::timestamp_ns: return timestamp(false, LogicalType::TimeUnit::NANOS);
-    case TypeId::timestamptz_ns: return timestamp(true, LogicalType::TimeUnit::NANOS);
-    case TypeId::string: return leaf(parquet::Type::BYTE_ARRAY, LogicalType::String());
-    case TypeId::uuid: return leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, LogicalType::UUID(), 16);
-    case TypeId::fixed: return leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, LogicalType::None(), type.length());
-    case TypeId::binary: return leaf(parquet::Type::BYTE_ARRAY);
-    case TypeId::geometry: return leaf(parquet::Type::BYTE_ARRAY, LogicalType::Geometry(type.crs()));
+    case TypeId::date:
+      return leaf(parquet::Type::INT32, LogicalType::Date());
+    case TypeId::time:
+      return leaf(parquet::Type::INT64, LogicalType::Time(false, LogicalType::TimeUnit::MICROS));
+    case TypeId::timestamp:
+      return timestamp(false, LogicalType::TimeUnit::MICROS);
+    case TypeId::timestamptz:
+      return timestamp(true, LogicalType::TimeUnit::MICROS);
+    case TypeId::timestamp_ns:
+      return timestamp(false, LogicalType::TimeUnit::NANOS);
+    case TypeId::timestamptz_ns:
+      return timestamp(true, LogicalType::TimeUnit::NANOS);
+    case TypeId::string:
+      return leaf(parquet::Type::BYTE_ARRAY, LogicalType::String());
+    case TypeId::uuid:
+      return leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, LogicalType::UUID(), 16);
+    case TypeId::fixed:
+      return leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, LogicalType::None(), type.length());
+    case TypeId::binary:
+      return leaf(parquet::Type::BYTE_ARRAY);
+    case TypeId::geometry:
+      return leaf(parquet::Type::BYTE_ARRAY, LogicalType::Geometry(type.crs()));
     case TypeId::geography: {
       using Edges = LogicalType::EdgeInterpolationAlgorithm;
       const std::string& name = type.algorithm();
@@ -94,13 +113,15 @@ NodePtr to_node(const std::string& name, bool required, int32_t id, const Type& 
       return leaf(parquet::Type::BYTE_ARRAY, LogicalType::Geography(type.crs(), algorithm));
     }
     case TypeId::variant:
-      return GroupNode::Make(name, repetition,
-                             {PrimitiveNode::Make("metadata", Repetition::REQUIRED, LogicalType::None(), parquet::Type::BYTE_ARRAY),
-                              PrimitiveNode::Make("value", Repetition::REQUIRED, LogicalType::None(), parquet::Type::BYTE_ARRAY)},
-                             LogicalType::Variant(), id);
+      return GroupNode::Make(
+          name, repetition,
+          {PrimitiveNode::Make("metadata", Repetition::REQUIRED, LogicalType::None(), parquet::Type::BYTE_ARRAY),
+           PrimitiveNode::Make("value", Repetition::REQUIRED, LogicalType::None(), parquet::Type::BYTE_ARRAY)},
+          LogicalType::Variant(), id);
     case TypeId::struct_: {
       NodeVector members;
-      for (const Field& field : type.fields()) members.push_back(to_node(field.name, field.required, field.id, *field.type));
+      for (const Field& field : type.fields())
+        members.push_back(to_node(field.name, field.required, field.id, *field.type));
       return GroupNode::Make(name, repetition, members, nullptr, id);
     }
     case TypeId::list: {
@@ -110,12 +131,14 @@ NodePtr to_node(const std::string& name, bool required, int32_t id, const Type& 
       return GroupNode::Make(name, repetition, {std::move(repeated)}, LogicalType::List(), id);
     }
     case TypeId::map: {
-      NodePtr repeated = GroupNode::Make("key_value", Repetition::REPEATED,
-                                         {to_node("key", true, type.key().id, *type.key().type),
-                                          to_node("value", type.value().required, type.value().id, *type.value().type)});
+      NodePtr repeated =
+          GroupNode::Make("key_value", Repetition::REPEATED,
+                          {to_node("key", true, type.key().id, *type.key().type),
+                           to_node("value", type.value().required, type.value().id, *type.value().type)});
       return GroupNode::Make(name, repetition, {std::move(repeated)}, LogicalType::Map(), id);
     }
-    case TypeId::unknown: break;
+    case TypeId::unknown:
+      break;
   }
   fail(ErrorKind::internal, "column {}: no Parquet type for {}", name, type.to_string());
 }
@@ -125,7 +148,9 @@ void add_leaves(const Field& field, bool repeated, std::vector<LeafColumn>& leav
     case TypeId::struct_:
       for (const Field& member : field.type->fields()) add_leaves(member, repeated, leaves);
       return;
-    case TypeId::list: add_leaves(field.type->element(), true, leaves); return;
+    case TypeId::list:
+      add_leaves(field.type->element(), true, leaves);
+      return;
     case TypeId::map:
       add_leaves(field.type->key(), true, leaves);
       add_leaves(field.type->value(), true, leaves);
@@ -134,7 +159,8 @@ void add_leaves(const Field& field, bool repeated, std::vector<LeafColumn>& leav
       leaves.push_back({.type = Type::primitive(TypeId::binary), .repeated = repeated});
       leaves.push_back({.type = Type::primitive(TypeId::binary), .repeated = repeated});
       return;
-    default: leaves.push_back({.id = field.id, .type = field.type, .repeated = repeated});
+    default:
+      leaves.push_back({.id = field.id, .type = field.type, .repeated = repeated});
   }
 }
 
@@ -148,7 +174,8 @@ std::optional<T> decode_plain(std::string_view encoded) {
 
 std::optional<arrow::Decimal128> decode_big_endian(std::string_view bytes) {
   if (bytes.empty() || bytes.size() > 16) return std::nullopt;
-  auto value = arrow::Decimal128::FromBigEndian(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  auto value =
+      arrow::Decimal128::FromBigEndian(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
   return value.ok() ? std::optional(*value) : std::nullopt;
 }
 
@@ -158,15 +185,20 @@ struct UnitRatio {
 };
 UnitRatio ratio(LogicalType::TimeUnit::unit from, bool to_nanos) {
   switch (from) {
-    case LogicalType::TimeUnit::MILLIS: return {to_nanos ? 1'000'000 : 1'000, 1};
-    case LogicalType::TimeUnit::MICROS: return {to_nanos ? 1'000 : 1, 1};
-    case LogicalType::TimeUnit::NANOS: return {1, to_nanos ? 1 : 1'000};
-    default: return {0, 1};
+    case LogicalType::TimeUnit::MILLIS:
+      return {to_nanos ? 1'000'000 : 1'000, 1};
+    case LogicalType::TimeUnit::MICROS:
+      return {to_nanos ? 1'000 : 1, 1};
+    case LogicalType::TimeUnit::NANOS:
+      return {1, to_nanos ? 1 : 1'000};
+    default:
+      return {0, 1};
   }
 }
 
 std::optional<Value> scaled(int64_t value, UnitRatio by) {
-  if (by.factor == 0 || by.divisor != 1) return by.factor == 0 ? std::nullopt : std::optional<Value>(floor_div(value, by.divisor));
+  if (by.factor == 0 || by.divisor != 1)
+    return by.factor == 0 ? std::nullopt : std::optional<Value>(floor_div(value, by.divisor));
   int64_t result;
   if (__builtin_mul_overflow(value, by.factor, &result)) return std::nullopt;
   return result;
@@ -181,7 +213,8 @@ std::optional<Value> decode_integer(int64_t value, bool is_int32, const LogicalT
     case TypeId::long_:
       if (logical.is_date() || logical.is_decimal() || logical.is_time() || logical.is_timestamp()) return std::nullopt;
       return value;
-    case TypeId::date: return is_int32 && logical.is_date() ? std::optional<Value>(static_cast<int32_t>(value)) : std::nullopt;
+    case TypeId::date:
+      return is_int32 && logical.is_date() ? std::optional<Value>(static_cast<int32_t>(value)) : std::nullopt;
     case TypeId::decimal:
       if (!logical.is_decimal() || static_cast<const parquet::DecimalLogicalType&>(logical).scale() != type.scale())
         return std::nullopt;
@@ -199,19 +232,19 @@ std::optional<Value> decode_integer(int64_t value, bool is_int32, const LogicalT
         return scaled(value, ratio(static_cast<const parquet::TimestampLogicalType&>(logical).time_unit(), nanos));
       return std::nullopt;
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
 }  // namespace
 
-Schema stored_schema(const Schema& schema) {
-  return Schema(stored_fields(schema.fields(), ""), schema.schema_id());
-}
+Schema stored_schema(const Schema& schema) { return Schema(stored_fields(schema.fields(), ""), schema.schema_id()); }
 
 std::shared_ptr<GroupNode> to_parquet_schema(const Schema& stored) {
   NodeVector columns;
-  for (const Field& field : stored.fields()) columns.push_back(to_node(field.name, field.required, field.id, *field.type));
+  for (const Field& field : stored.fields())
+    columns.push_back(to_node(field.name, field.required, field.id, *field.type));
   return std::static_pointer_cast<GroupNode>(GroupNode::Make("table", Repetition::REQUIRED, columns));
 }
 
@@ -221,7 +254,8 @@ std::vector<LeafColumn> leaf_columns(const Schema& stored) {
   return leaves;
 }
 
-std::optional<Value> decode_statistic(std::string_view encoded, const parquet::ColumnDescriptor& column, const Type& type) {
+std::optional<Value> decode_statistic(std::string_view encoded, const parquet::ColumnDescriptor& column,
+                                      const Type& type) {
   const LogicalType& logical = *column.logical_type();
   switch (column.physical_type()) {
     case parquet::Type::BOOLEAN: {
@@ -262,13 +296,17 @@ std::optional<Value> decode_statistic(std::string_view encoded, const parquet::C
       const bool is_fixed = column.physical_type() == parquet::Type::FIXED_LEN_BYTE_ARRAY;
       switch (type.id()) {
         case TypeId::string:
-        case TypeId::binary: return std::string(encoded);
+        case TypeId::binary:
+          return std::string(encoded);
         case TypeId::fixed:
-        case TypeId::uuid: return is_fixed ? std::optional<Value>(std::string(encoded)) : std::nullopt;
-        default: return std::nullopt;
+        case TypeId::uuid:
+          return is_fixed ? std::optional<Value>(std::string(encoded)) : std::nullopt;
+        default:
+          return std::nullopt;
       }
     }
-    default: return std::nullopt;  // int96: its order is not defined
+    default:
+      return std::nullopt;  // int96: its order is not defined
   }
 }
 

@@ -41,12 +41,13 @@ ColumnBounds chunk_bounds(const FilterColumn& column, const parquet::RowGroupMet
   if (statistics->has_null_count) bounds.null_count = statistics->null_count;
   const parquet::ColumnDescriptor& descriptor = *group.schema()->Column(column.leaf);
   set_bounds(bounds, statistics->has_min ? decode_statistic(statistics->min(), descriptor, *column.type) : std::nullopt,
-             statistics->has_max ? decode_statistic(statistics->max(), descriptor, *column.type) : std::nullopt, *column.type);
+             statistics->has_max ? decode_statistic(statistics->max(), descriptor, *column.type) : std::nullopt,
+             *column.type);
   return bounds;
 }
 
-ColumnBounds page_bounds(const FilterColumn& column, const parquet::ColumnDescriptor& descriptor, const PageBounds& pages,
-                         size_t page) {
+ColumnBounds page_bounds(const FilterColumn& column, const parquet::ColumnDescriptor& descriptor,
+                         const PageBounds& pages, size_t page) {
   ColumnBounds bounds;
   const parquet::ColumnIndex& index = *pages.index;
   const int64_t rows = pages.pages[page].rows.size();
@@ -55,7 +56,8 @@ ColumnBounds page_bounds(const FilterColumn& column, const parquet::ColumnDescri
     bounds.null_count = rows;
     return bounds;
   }
-  if (index.has_null_counts() && index.null_counts().size() == pages.pages.size()) bounds.null_count = index.null_counts()[page];
+  if (index.has_null_counts() && index.null_counts().size() == pages.pages.size())
+    bounds.null_count = index.null_counts()[page];
   set_bounds(bounds, decode_statistic(index.encoded_min_values()[page], descriptor, *column.type),
              decode_statistic(index.encoded_max_values()[page], descriptor, *column.type), *column.type);
   return bounds;
@@ -63,7 +65,8 @@ ColumnBounds page_bounds(const FilterColumn& column, const parquet::ColumnDescri
 
 }  // namespace
 
-bool row_group_might_match(const Expression& filter, const FilterColumns& columns, const parquet::RowGroupMetaData& group) {
+bool row_group_might_match(const Expression& filter, const FilterColumns& columns,
+                           const parquet::RowGroupMetaData& group) {
   return bounds_might_match(filter, [&](int32_t id) {
     const auto column = columns.find(id);
     return column == columns.end() ? ColumnBounds{} : chunk_bounds(column->second, group);
@@ -71,7 +74,8 @@ bool row_group_might_match(const Expression& filter, const FilterColumns& column
 }
 
 std::vector<RowRange> select_rows(const Expression& filter, const FilterColumns& columns,
-                                  const parquet::RowGroupMetaData& group, const std::map<int, PageBounds>& page_bounds_by_leaf) {
+                                  const parquet::RowGroupMetaData& group,
+                                  const std::map<int, PageBounds>& page_bounds_by_leaf) {
   struct Indexed {
     const FilterColumn* column;
     const PageBounds* pages;  // nullptr: one page, the chunk
@@ -94,7 +98,8 @@ std::vector<RowRange> select_rows(const Expression& filter, const FilterColumns&
         for (const PageSpan& page : found->second.pages) cuts.push_back(page.rows.first);
       }
     }
-    entry.bounds = entry.pages != nullptr ? page_bounds(column, *entry.descriptor, *entry.pages, 0) : chunk_bounds(column, group);
+    entry.bounds =
+        entry.pages != nullptr ? page_bounds(column, *entry.descriptor, *entry.pages, 0) : chunk_bounds(column, group);
     indexed.emplace(id, std::move(entry));
   }
   std::sort(cuts.begin(), cuts.end());

@@ -24,7 +24,8 @@ struct FilterColumn {
 using FilterColumns = std::map<int32_t, FilterColumn>;
 
 // False proves that no row of the group matches.
-bool row_group_might_match(const Expression& filter, const FilterColumns& columns, const parquet::RowGroupMetaData& group);
+bool row_group_might_match(const Expression& filter, const FilterColumns& columns,
+                           const parquet::RowGroupMetaData& group);
 
 // A filter column's page index, where it has both halves.
 struct PageBounds {

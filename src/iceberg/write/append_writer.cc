@@ -19,9 +19,9 @@ namespace firn::iceberg {
 
 namespace {
 
-constexpr size_t kOpenFilesMax = 16;               // where rows keep their order and so fan out to their partitions
+constexpr size_t kOpenFilesMax = 16;  // where rows keep their order and so fan out to their partitions
 constexpr int64_t kTargetFileSizeBytes = 512LL << 20;
-constexpr int64_t kStepBytesMax = 8 << 20;         // sizes are looked at between steps
+constexpr int64_t kStepBytesMax = 8 << 20;  // sizes are looked at between steps
 
 // Runs of rows of one partition: calls visit(partition, first, count).
 template <class Visit>
@@ -69,9 +69,11 @@ struct AppendWriter::State {
         partitioner(spec, schema),
         sort_keys(options.already_sorted ? SortOrder{} : metadata.sort_order(), schema),
         sorts(!options.already_sorted && !metadata.sort_order().fields.empty()),
-        sorter(to_arrow_schema(schema), [this](const arrow::RecordBatch& batch) { return keys_of(batch); },
-               options.memory_bytes_max / 2, options.spill_folder) {
-    if (target_bytes <= 0) fail(ErrorKind::invalid_argument, "the target file size is {} bytes: it must be above 0", target_bytes);
+        sorter(
+            to_arrow_schema(schema), [this](const arrow::RecordBatch& batch) { return keys_of(batch); },
+            options.memory_bytes_max / 2, options.spill_folder) {
+    if (target_bytes <= 0)
+      fail(ErrorKind::invalid_argument, "the target file size is {} bytes: it must be above 0", target_bytes);
     parquet_options.row_group_size_bytes =
         std::min(parquet_options.row_group_size_bytes, std::max<int64_t>(1 << 20, memory_bytes_max / 4));
   }
@@ -101,7 +103,8 @@ struct AppendWriter::State {
     fan_out(batch, partitioner.assign(*batch));
   }
 
-  // Rows keep their order within their partition: a partition is written through, or goes to the sorter from its first row on.
+  // Rows keep their order within their partition: a partition is written through, or goes to the sorter from its first
+  // row on.
   void fan_out(const std::shared_ptr<arrow::RecordBatch>& batch, const std::vector<uint32_t>& partitions) {
     const bool one = std::all_of(partitions.begin(), partitions.end(), [&](uint32_t p) { return p == partitions[0]; });
     if (one) return fan_out_rows(partitions[0], batch);
@@ -109,8 +112,10 @@ struct AppendWriter::State {
     for (size_t row = 0; row < partitions.size(); ++row) rows[partitions[row]].push_back(static_cast<int64_t>(row));
     std::vector<int64_t> sorter_rows;
     for (auto& [partition, indices] : rows) {
-      if (streams(partition)) write_file(partition, take(batch, indices));
-      else sorter_rows.insert(sorter_rows.end(), indices.begin(), indices.end());
+      if (streams(partition))
+        write_file(partition, take(batch, indices));
+      else
+        sorter_rows.insert(sorter_rows.end(), indices.begin(), indices.end());
     }
     if (sorter_rows.empty()) return;
     std::sort(sorter_rows.begin(), sorter_rows.end());
@@ -118,8 +123,10 @@ struct AppendWriter::State {
   }
 
   void fan_out_rows(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& rows) {
-    if (streams(partition)) write_file(partition, rows);
-    else sorter.add(rows);
+    if (streams(partition))
+      write_file(partition, rows);
+    else
+      sorter.add(rows);
   }
 
   bool streams(uint32_t partition) {
@@ -133,16 +140,19 @@ struct AppendWriter::State {
   static std::shared_ptr<arrow::RecordBatch> take(const std::shared_ptr<arrow::RecordBatch>& batch,
                                                   const std::vector<int64_t>& rows) {
     const arrow::Int64Array indices(static_cast<int64_t>(rows.size()), arrow::Buffer::Wrap(rows));
-    return check(arrow::compute::Take(batch, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()), "split rows by partition")
+    return check(arrow::compute::Take(batch, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()),
+                 "split rows by partition")
         .record_batch();
   }
 
   void write_file(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& batch) {
-    const int64_t row_bytes = std::max<int64_t>(1, check(arrow::util::ReferencedBufferSize(*batch), "measure rows") / batch->num_rows());
+    const int64_t row_bytes =
+        std::max<int64_t>(1, check(arrow::util::ReferencedBufferSize(*batch), "measure rows") / batch->num_rows());
     const int64_t step_bytes = std::clamp<int64_t>(target_bytes / 8, 64 << 10, kStepBytesMax);
     const int64_t step = std::max<int64_t>(1, step_bytes / row_bytes);
     for (int64_t first = 0; first < batch->num_rows(); first += step) {
-      // Opened when there is a row for it, and kept as null between two files: its partition goes on being written through.
+      // Opened when there is a row for it, and kept as null between two files: its partition goes on being written
+      // through.
       std::unique_ptr<ParquetFileWriter>& file = open_files[partition];
       if (!file) file = std::make_unique<ParquetFileWriter>(*io, next_path(partition), schema, parquet_options);
       file->write(step >= batch->num_rows() ? *batch : *batch->Slice(first, step));
@@ -212,7 +222,9 @@ AppendWriter::AppendWriter(std::shared_ptr<FileIO> io, const TableMetadata& meta
 
 AppendWriter::~AppendWriter() = default;
 
-void AppendWriter::write(const std::shared_ptr<arrow::RecordBatch>& batch) { state_->write(conform(batch, state_->schema)); }
+void AppendWriter::write(const std::shared_ptr<arrow::RecordBatch>& batch) {
+  state_->write(conform(batch, state_->schema));
+}
 
 std::vector<DataFile> AppendWriter::finish() { return state_->finish(); }
 

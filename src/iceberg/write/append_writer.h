@@ -13,18 +13,23 @@
 namespace firn::iceberg {
 
 struct WriteOptions {
-  int64_t memory_bytes_max = 256LL << 20;   // rows held for sorting and open encoders; beyond it runs are spilled and merged
+  int64_t memory_bytes_max =
+      256LL << 20;  // rows held for sorting and open encoders; beyond it runs are spilled and merged
   std::optional<int64_t> target_file_size_bytes;  // else write.target-file-size-bytes (512 MiB)
-  std::string spill_folder;                 // empty: the system's temporary folder
-  // Rows come sorted as the table's sort order wants (the caller proves it): written through, file by file, without a sort.
+  std::string spill_folder;                       // empty: the system's temporary folder
+  // Rows come sorted as the table's sort order wants (the caller proves it): written through, file by file, without a
+  // sort.
   bool already_sorted = false;
 };
 
-// Writes under the metadata's current schema, default spec and sort order into <location>/data (write.data.path honoured),
-// at paths that no other attempt uses. Files are durable when finish() returns. One thread.
-//   Rows are split by partition and, with a sort order, sorted within each partition over all rows given (a memory-bounded
-// external sort); without one they keep their order. NaN sorts last among values; nulls as the order says. At most one file a
-// partition is open at a time where the rows are sorted.
+// Writes under the metadata's current schema, default spec and sort order into <location>/data (write.data.path
+// honoured), at paths that no other attempt uses. Files are durable when finish() returns. One thread, none of Arrow's
+// CPU pool.
+//   Rows are split by partition and, with a sort order, sorted within each partition over all rows given (a
+//   memory-bounded
+// external sort); without one they keep their order. Values order as the specification's "Sorting" says, NaN above all,
+// and a descending field turns that round; nulls go where the order says. Equal rows keep their order. At most one file
+// is open at a time where the rows are sorted, else a few: rows of further partitions wait, sorted by partition.
 class AppendWriter {
  public:
   AppendWriter(std::shared_ptr<FileIO> io, const TableMetadata& metadata, WriteOptions options = {});

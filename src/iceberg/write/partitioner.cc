@@ -14,12 +14,14 @@ Partitioner::Partitioner(const PartitionSpec& spec, const Schema& schema) : sche
     Coder coder;
     coder.transform = field.transform;
     if (field.transform.kind == TransformKind::unknown || field.source_ids.size() != 1)
-      fail(ErrorKind::unsupported, "partition field {}: firn cannot write with the transform {}", field.name, field.transform.name);
+      fail(ErrorKind::unsupported, "partition field {}: firn cannot write with the transform {}", field.name,
+           field.transform.name);
     coder.source_id = field.source_id();
     const Field* source = schema.find_field(coder.source_id);
     if (field.transform.kind != TransformKind::void_) {
       if (source == nullptr)
-        fail(ErrorKind::unsupported, "partition field {}: its source column {} is not in the schema", field.name, coder.source_id);
+        fail(ErrorKind::unsupported, "partition field {}: its source column {} is not in the schema", field.name,
+             coder.source_id);
       coder.source = source->type;
       coder.result = result_type(field.transform, source->type);
     }
@@ -34,7 +36,8 @@ std::optional<int64_t> Partitioner::Coder::step_width() const {
   const bool micros = source->id() == TypeId::timestamp || source->id() == TypeId::timestamptz;
   const int64_t second = nanos ? 1'000'000'000 : 1'000'000;
   switch (transform.kind) {
-    case TransformKind::identity: return 1;
+    case TransformKind::identity:
+      return 1;
     case TransformKind::hour:
       if (nanos || micros) return 3600 * second;
       return std::nullopt;
@@ -43,15 +46,18 @@ std::optional<int64_t> Partitioner::Coder::step_width() const {
     case TransformKind::year:
       if (nanos || micros) return 86400 * second;
       return 1;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
 uint32_t Partitioner::Coder::code_of(const Value& source_value) {
   Value value = apply(transform, source_value, *source);
   if (is_nan(value)) {  // one partition whatever the bits
-    if (std::holds_alternative<float>(value)) value = std::numeric_limits<float>::quiet_NaN();
-    else value = std::numeric_limits<double>::quiet_NaN();
+    if (std::holds_alternative<float>(value))
+      value = std::numeric_limits<float>::quiet_NaN();
+    else
+      value = std::numeric_limits<double>::quiet_NaN();
   }
   std::string key = is_null(value) ? "" : "v" + to_bytes(value, *result);
   const auto [found, added] = codes.try_emplace(std::move(key), static_cast<uint32_t>(values.size()));
@@ -124,7 +130,8 @@ std::vector<uint32_t> Partitioner::assign(const arrow::RecordBatch& batch) {
       result[row] = result[row - 1];
       continue;
     }
-    for (size_t i = 0; i < codes.size(); ++i) std::memcpy(key.data() + i * sizeof(uint32_t), &codes[i][row], sizeof(uint32_t));
+    for (size_t i = 0; i < codes.size(); ++i)
+      std::memcpy(key.data() + i * sizeof(uint32_t), &codes[i][row], sizeof(uint32_t));
     const auto [found, added] = partition_of_codes_.try_emplace(key, static_cast<uint32_t>(partitions_.size()));
     if (added) {
       std::vector<Value> values;

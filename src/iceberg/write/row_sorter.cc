@@ -38,14 +38,15 @@ unsigned __int128 prefix_of(std::string_view key) {
 
 int64_t piece_rows(const arrow::RecordBatch& batch, int64_t piece_bytes) {
   const int64_t bytes = check(arrow::util::ReferencedBufferSize(batch), "measure rows");
-  return std::clamp<int64_t>(piece_bytes / std::max<int64_t>(1, bytes / std::max<int64_t>(1, batch.num_rows())), 1, kPieceRowsMax);
+  return std::clamp<int64_t>(piece_bytes / std::max<int64_t>(1, bytes / std::max<int64_t>(1, batch.num_rows())), 1,
+                             kPieceRowsMax);
 }
 
-std::shared_ptr<arrow::RecordBatch> take(const std::shared_ptr<arrow::RecordBatch>& batch, const std::vector<uint32_t>& rows,
-                                         size_t first, size_t count) {
-  const arrow::UInt32Array indices(static_cast<int64_t>(count),
-                                   arrow::Buffer::Wrap(rows.data() + first, count));
-  return check(arrow::compute::Take(batch, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()), "sort rows").record_batch();
+std::shared_ptr<arrow::RecordBatch> take(const std::shared_ptr<arrow::RecordBatch>& batch,
+                                         const std::vector<uint32_t>& rows, size_t first, size_t count) {
+  const arrow::UInt32Array indices(static_cast<int64_t>(count), arrow::Buffer::Wrap(rows.data() + first, count));
+  return check(arrow::compute::Take(batch, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()), "sort rows")
+      .record_batch();
 }
 
 // A file that has no name: it is gone when the last descriptor is closed, however this process ends.
@@ -66,7 +67,8 @@ struct RowSorter::Run {
   Descriptor fd;
 };
 
-RowSorter::RowSorter(std::shared_ptr<arrow::Schema> schema, KeysOf keys_of, int64_t memory_bytes_max, std::string spill_folder)
+RowSorter::RowSorter(std::shared_ptr<arrow::Schema> schema, KeysOf keys_of, int64_t memory_bytes_max,
+                     std::string spill_folder)
     : schema_(std::move(schema)),
       keys_of_(std::move(keys_of)),
       buffer_bytes_max_(std::clamp<int64_t>(memory_bytes_max / 2, 1, kBufferBytesMax)),
@@ -126,7 +128,8 @@ void RowSorter::emit_buffered(const Emit& emit) {
   const auto all = batches.size() == 1 ? batches[0] : check(arrow::ConcatenateRecordBatches(batches), "sort rows");
   batches.clear();
   const auto rows = static_cast<size_t>(piece_rows(*all, piece_bytes_));
-  for (size_t first = 0; first < order.size(); first += rows) emit(take(all, order, first, std::min(rows, order.size() - first)));
+  for (size_t first = 0; first < order.size(); first += rows)
+    emit(take(all, order, first, std::min(rows, order.size() - first)));
 }
 
 std::unique_ptr<RowSorter::Run> RowSorter::write_run(const std::function<void(const Emit&)>& produce) {
@@ -140,7 +143,9 @@ std::unique_ptr<RowSorter::Run> RowSorter::write_run(const std::function<void(co
   if (arrow::util::Codec::IsAvailable(arrow::Compression::LZ4_FRAME))
     options.codec = check(arrow::util::Codec::Create(arrow::Compression::LZ4_FRAME), "open a spill file");
   auto writer = check(arrow::ipc::MakeFileWriter(stream, schema_, options), "write a spill file");
-  produce([&](const std::shared_ptr<arrow::RecordBatch>& piece) { check(writer->WriteRecordBatch(*piece), "write a spill file"); });
+  produce([&](const std::shared_ptr<arrow::RecordBatch>& piece) {
+    check(writer->WriteRecordBatch(*piece), "write a spill file");
+  });
   check(writer->Close(), "write a spill file");
   check(stream->Close(), "write a spill file");
   return run;
@@ -164,11 +169,13 @@ void RowSorter::finish(const Emit& emit) {
   if (levels_.empty()) return emit_buffered(emit);
   spill();
   std::vector<std::unique_ptr<Run>> runs;  // oldest first: of equal rows the first comes first
-  for (auto level = levels_.rbegin(); level != levels_.rend(); ++level) std::move(level->begin(), level->end(), std::back_inserter(runs));
+  for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
+    std::move(level->begin(), level->end(), std::back_inserter(runs));
   levels_.clear();
   while (runs.size() > kMergeRunsMax) {
     // The newest are the shortest.
-    const auto first = runs.end() - static_cast<std::ptrdiff_t>(std::min(kMergeRunsMax, runs.size() - kMergeRunsMax + 1));
+    const auto first =
+        runs.end() - static_cast<std::ptrdiff_t>(std::min(kMergeRunsMax, runs.size() - kMergeRunsMax + 1));
     std::vector<std::unique_ptr<Run>> newest(std::make_move_iterator(first), std::make_move_iterator(runs.end()));
     runs.erase(first, runs.end());
     runs.push_back(write_run([&](const Emit& out) { merge(std::move(newest), out); }));
@@ -184,8 +191,8 @@ void RowSorter::merge(std::vector<std::unique_ptr<Run>> runs, const Emit& emit) 
     std::shared_ptr<arrow::RecordBatch> batch;
     SortKeys keys;
     int64_t row = 0;
-    int64_t piece_first = 0;           // rows before it have left
-    arrow::RecordBatchVector slices;   // of earlier batches, for the piece being built
+    int64_t piece_first = 0;          // rows before it have left
+    arrow::RecordBatchVector slices;  // of earlier batches, for the piece being built
 
     bool load() {
       if (next_batch >= reader->num_record_batches()) return false;
@@ -196,7 +203,8 @@ void RowSorter::merge(std::vector<std::unique_ptr<Run>> runs, const Emit& emit) 
   };
   std::vector<Cursor> cursors(runs.size());
   const auto greater = [&](size_t a, size_t b) {
-    const int order = cursors[a].keys[static_cast<size_t>(cursors[a].row)].compare(cursors[b].keys[static_cast<size_t>(cursors[b].row)]);
+    const int order = cursors[a].keys[static_cast<size_t>(cursors[a].row)].compare(
+        cursors[b].keys[static_cast<size_t>(cursors[b].row)]);
     return order != 0 ? order > 0 : a > b;
   };
   std::priority_queue<size_t, std::vector<size_t>, decltype(greater)> queue(greater);
@@ -208,8 +216,8 @@ void RowSorter::merge(std::vector<std::unique_ptr<Run>> runs, const Emit& emit) 
     if (reader_fd < 0) fail_errno(errno, "open a spill file");
     auto options = arrow::ipc::IpcReadOptions::Defaults();
     options.use_threads = false;
-    cursor.reader = check(arrow::ipc::RecordBatchFileReader::Open(check(arrow::io::ReadableFile::Open(reader_fd), "open a spill file"),
-                                                                  options),
+    cursor.reader = check(arrow::ipc::RecordBatchFileReader::Open(
+                              check(arrow::io::ReadableFile::Open(reader_fd), "open a spill file"), options),
                           "read a spill file");
     if (!cursor.load()) continue;
     cursor.keys = keys_of_(*cursor.batch);

@@ -13,16 +13,16 @@
 
 namespace firn::iceberg {
 
-// Stable: rows with equal keys keep the order they came in. Spilled runs are files without a name, gone with the process. One
-// thread.
+// Stable: rows with equal keys keep the order they came in. Spilled runs are files without a name, gone with the
+// process. One thread.
 class RowSorter {
  public:
   using KeysOf = std::function<SortKeys(const arrow::RecordBatch&)>;
   // Sorted rows. They come in pieces of bounded size.
   using Emit = std::function<void(const std::shared_ptr<arrow::RecordBatch>&)>;
 
-  // `keys_of` is asked again for rows that come back from disk, and must answer the same. About `memory_bytes_max` are held
-  // at any time. `spill_folder` empty: the system's temporary folder.
+  // `keys_of` is asked again for rows that come back from disk, and must answer the same. About `memory_bytes_max` are
+  // held at any time. `spill_folder` empty: the system's temporary folder.
   RowSorter(std::shared_ptr<arrow::Schema> schema, KeysOf keys_of, int64_t memory_bytes_max, std::string spill_folder);
   ~RowSorter();
 

@@ -20,8 +20,12 @@ void append_big_endian(std::string& out, Unsigned value) {
   out.append(bytes, sizeof(value));
 }
 
-void append_int32(std::string& out, int32_t value) { append_big_endian(out, static_cast<uint32_t>(value) ^ (1U << 31)); }
-void append_int64(std::string& out, int64_t value) { append_big_endian(out, static_cast<uint64_t>(value) ^ (1ULL << 63)); }
+void append_int32(std::string& out, int32_t value) {
+  append_big_endian(out, static_cast<uint32_t>(value) ^ (1U << 31));
+}
+void append_int64(std::string& out, int64_t value) {
+  append_big_endian(out, static_cast<uint64_t>(value) ^ (1ULL << 63));
+}
 
 // IEEE 754 bits order as integers once negative ones are turned round.
 void append_float(std::string& out, float value) {
@@ -53,14 +57,22 @@ void append_value(std::string& out, const Value& value) {
   std::visit(
       [&](const auto& v) {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, bool>) out.push_back(v ? 1 : 0);
-        else if constexpr (std::is_same_v<T, int32_t>) append_int32(out, v);
-        else if constexpr (std::is_same_v<T, int64_t>) append_int64(out, v);
-        else if constexpr (std::is_same_v<T, float>) append_float(out, v);
-        else if constexpr (std::is_same_v<T, double>) append_double(out, v);
-        else if constexpr (std::is_same_v<T, arrow::Decimal128>) append_decimal(out, v);
-        else if constexpr (std::is_same_v<T, std::string>) append_bytes(out, v);
-        else fail(ErrorKind::internal, "a nested value has no order");
+        if constexpr (std::is_same_v<T, bool>)
+          out.push_back(v ? 1 : 0);
+        else if constexpr (std::is_same_v<T, int32_t>)
+          append_int32(out, v);
+        else if constexpr (std::is_same_v<T, int64_t>)
+          append_int64(out, v);
+        else if constexpr (std::is_same_v<T, float>)
+          append_float(out, v);
+        else if constexpr (std::is_same_v<T, double>)
+          append_double(out, v);
+        else if constexpr (std::is_same_v<T, arrow::Decimal128>)
+          append_decimal(out, v);
+        else if constexpr (std::is_same_v<T, std::string>)
+          append_bytes(out, v);
+        else
+          fail(ErrorKind::internal, "a nested value has no order");
       },
       value);
 }
@@ -69,13 +81,17 @@ void append_value(std::string& out, const Value& value) {
 void append_row(std::string& out, const arrow::Array& array, const Type& type, int64_t row) {
   switch (array.type_id()) {
     case arrow::Type::INT32:
-    case arrow::Type::DATE32: return append_int32(out, array.data()->GetValues<int32_t>(1)[row]);
+    case arrow::Type::DATE32:
+      return append_int32(out, array.data()->GetValues<int32_t>(1)[row]);
     case arrow::Type::INT64:
     case arrow::Type::TIME64:
-    case arrow::Type::TIMESTAMP: return append_int64(out, array.data()->GetValues<int64_t>(1)[row]);
+    case arrow::Type::TIMESTAMP:
+      return append_int64(out, array.data()->GetValues<int64_t>(1)[row]);
     case arrow::Type::STRING:
-    case arrow::Type::BINARY: return append_bytes(out, static_cast<const arrow::BinaryArray&>(array).GetView(row));
-    default: append_value(out, value_at(array, type, row));
+    case arrow::Type::BINARY:
+      return append_bytes(out, static_cast<const arrow::BinaryArray&>(array).GetView(row));
+    default:
+      append_value(out, value_at(array, type, row));
   }
 }
 

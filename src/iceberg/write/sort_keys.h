@@ -19,7 +19,9 @@ class SortKeys {
     return std::string_view(bytes_).substr(offsets_[row], offsets_[row + 1] - offsets_[row]);
   }
   size_t size() const { return offsets_.size() - 1; }
-  int64_t memory_bytes() const { return static_cast<int64_t>(bytes_.capacity() + offsets_.capacity() * sizeof(size_t)); }
+  int64_t memory_bytes() const {
+    return static_cast<int64_t>(bytes_.capacity() + offsets_.capacity() * sizeof(size_t));
+  }
 
  private:
   friend class SortKeyEncoder;
@@ -27,8 +29,8 @@ class SortKeys {
   std::vector<size_t> offsets_ = {0};
 };
 
-// Within a field: nulls as the order says; -0.0 below 0.0, NaN above every number whatever its bits, strings and bytes by
-// unsigned byte; a descending field is all that turned round, nulls aside (Iceberg spec, "Sorting").
+// Within a field: nulls as the order says; -0.0 below 0.0, NaN above every number whatever its bits, strings and bytes
+// by unsigned byte; a descending field is all that turned round, nulls aside (Iceberg spec, "Sorting").
 class SortKeyEncoder {
  public:
   // Throws unsupported for a transform that firn does not know.

@@ -31,10 +31,13 @@ struct CacheBox {
     dataset.name = name;
     return dataset;
   }
-  std::string rejects_path(const std::string& dataset) const { return config.cache_root + "/rejects/" + dataset + ".ndjson"; }
+  std::string rejects_path(const std::string& dataset) const {
+    return config.cache_root + "/rejects/" + dataset + ".ndjson";
+  }
 };
 
-inline Frame make_frame(const std::string& dataset, const std::string& source, const Lines& lines, int64_t first_line = 1) {
+inline Frame make_frame(const std::string& dataset, const std::string& source, const Lines& lines,
+                        int64_t first_line = 1) {
   Frame frame;
   frame.dataset = dataset;
   frame.source = source;

@@ -24,11 +24,11 @@ struct CrashBox {
   }
 };
 
-// In small ranges, so that there are several of them.
+// In small ranges, so that there are two of them.
 void flush_all(const CacheBox& box) {
   Cache cache(box.config);
   const auto spool = Spool::open(box.config.cache_root);
-  const auto report = flush(cache, *spool, 150);
+  const auto report = flush(cache, *spool, 100);
   if (!report.problems.empty()) fail(ErrorKind::internal, "{}", report.problems[0]);
 }
 
@@ -43,10 +43,10 @@ void fill(const CacheBox& box) {
     ingest(cache, {make_frame("logs", "web", kEarlier)});
   }
   const auto spool = Spool::open(box.config.cache_root);
-  spool->append({make_frame("logs", "web", {kWeb[0], kBad[0], kWeb[1]}), make_frame("logs", "db", {kDb[0], kDb[1], kBad[1]}),
-                 make_frame("hosts", "s", {R"({"h":"a","v":1})", R"({"h":"b","v":2})", R"({"h":3})"}),
-                 make_frame("logs", "web", {kWeb[2], kBad[2]}), make_frame("logs", "db", {kDb[2]}),
-                 make_frame("hosts", "s", {R"({"h":"a","v":3})", R"({"v":4})"})});
+  spool->append({make_frame("logs", "web", {kWeb[0], kBad[0], kWeb[1], kWeb[2]}),
+                 make_frame("logs", "db", {kDb[0], kDb[1], kBad[1]}),
+                 make_frame("hosts", "s", {R"({"h":"a","v":1})", R"({"h":3})"}),
+                 make_frame("logs", "db", {kDb[2], kBad[2]})});
 }
 
 void expect_everything_once(const CacheBox& box) {
@@ -55,22 +55,29 @@ void expect_everything_once(const CacheBox& box) {
   web.insert(web.end(), kWeb.begin(), kWeb.end());
   EXPECT_EQ(cached_rows(cache, {"logs", "web"}), sorted_rows(web));
   EXPECT_EQ(cached_rows(cache, {"logs", "db"}), sorted_rows(kDb));
-  EXPECT_EQ(cached_rows(cache, {"hosts", "a"}), (Lines{R"({"h":"a","v":1})", R"({"h":"a","v":3})"}));
-  EXPECT_EQ(cached_rows(cache, {"hosts", "b"}), Lines{R"({"h":"b","v":2})"});
-  EXPECT_EQ(cached_rows(cache, {"hosts", "s"}), Lines{R"({"v":4})"});
+  EXPECT_EQ(cached_rows(cache, {"hosts", "a"}), Lines{R"({"h":"a","v":1})"});
   Lines bad = kBad;
   std::sort(bad.begin(), bad.end());
   EXPECT_EQ(rejected_texts(box, "logs"), bad);
   EXPECT_EQ(rejected_texts(box, "hosts"), Lines{R"({"h":3})"});
   for (const PartitionId& partition : cache.partitions("logs")) {
     const auto read = read_sequenced(cache, partition);
-    EXPECT_TRUE(std::is_sorted(read.after.begin(), read.after.end(), std::less_equal<>())) << "equal or falling numbers";
+    EXPECT_TRUE(std::is_sorted(read.after.begin(), read.after.end(), std::less_equal<>()))
+        << "equal or falling numbers";
   }
   const auto spool = Spool::open(box.config.cache_root);
   EXPECT_EQ(spool->unflushed_bytes(), 0);
 }
 
-TEST(FlushCrash, EveryRowAndRejectIsThereOnceWhereverTheProcessDies) {
+// What a crash leaves is simulated (io/unsynced.h), so memory will do where nobody chose a place: hundreds of restarts
+// wait for a disk's syncs otherwise.
+struct FlushCrash : testing::Test {
+  FlushCrash() {
+    if (fs::is_directory("/dev/shm")) ::setenv("TMPDIR", "/dev/shm", /*replace=*/0);
+  }
+};
+
+TEST_F(FlushCrash, EveryRowAndRejectIsThereOnceWhereverTheProcessDies) {
   CrashBox crash_box;
   CacheBox& box = crash_box.box;
   box.declare("hosts").source_column = "h";
@@ -81,7 +88,8 @@ TEST(FlushCrash, EveryRowAndRejectIsThereOnceWhereverTheProcessDies) {
   ASSERT_GE(points.size(), 40u);
   for (const Crash crash : {Crash::process, Crash::power}) {
     for (size_t point = 0; point < points.size(); ++point) {
-      SCOPED_TRACE(fmt::format("{} {} ({})", crash == Crash::power ? "power cut at" : "killed at", point, points[point]));
+      SCOPED_TRACE(
+          fmt::format("{} {} ({})", crash == Crash::power ? "power cut at" : "killed at", point, points[point]));
       crash_box.restore();
       run_killed_at(point, crash, [&] { flush_all(box); });
       ASSERT_EQ(run_in_child([&] { flush_all(box); }), 0);

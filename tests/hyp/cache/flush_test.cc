@@ -17,17 +17,23 @@ using iceberg::TypeId;
 
 iceberg::TypePtr of(TypeId id) { return Type::primitive(id); }
 
-std::map<std::string, std::string> column_types(const Cache& cache, const PartitionId& partition) {
+std::map<std::string, std::string> types_of(const iceberg::Schema& schema) {
   std::map<std::string, std::string> types;
-  for (const auto& field : SequencedReader(cache, partition, {}).schema().fields()) types[field.name] = field.type->to_string();
+  for (const auto& field : schema.fields()) types[field.name] = field.type->to_string();
   return types;
+}
+
+std::map<std::string, std::string> column_types(const Cache& cache, const PartitionId& partition) {
+  const iceberg::Schema schema = SequencedReader(cache, partition, {}).schema();
+  return types_of(schema);
 }
 
 TEST(Flush, MovesSpooledRowsIntoTheirPartitionsInSpoolOrder) {
   CacheBox box;
   Cache cache(box.config);
-  const auto report = ingest(cache, {make_frame("logs", "web", {R"({"n":1,"msg":"a"})", R"({"n":2,"msg":"b"})"}),
-                                     make_frame("logs", "db/1", {R"({"n":3})"}), make_frame("logs", "web", {R"({"n":4})"})});
+  const auto report =
+      ingest(cache, {make_frame("logs", "web", {R"({"n":1,"msg":"a"})", R"({"n":2,"msg":"b"})"}),
+                     make_frame("logs", "db/1", {R"({"n":3})"}), make_frame("logs", "web", {R"({"n":4})"})});
   EXPECT_EQ(report.rows, 4);
   EXPECT_EQ(report.partitions, 2);
   EXPECT_EQ(report.commits, 2);
@@ -77,7 +83,8 @@ TEST(Flush, TheCursorNamesTheTableAndRepeatsTheCacheId) {
 TEST(Flush, ALineIsEitherARowOrARejectWithItsLineAndReason) {
   CacheBox box;
   Cache cache(box.config);
-  const Frame frame = make_frame("logs", "web", {R"({"n":1})", "{oops", "", R"({"n":"x"})", R"({"n":2,"n":3})", "\xff{}", R"({"n":4})"}, 11);
+  const Frame frame = make_frame(
+      "logs", "web", {R"({"n":1})", "{oops", "", R"({"n":"x"})", R"({"n":2,"n":3})", "\xff{}", R"({"n":4})"}, 11);
   const auto report = ingest(cache, {frame});
   EXPECT_EQ(report.rows, 2);
   EXPECT_EQ(report.rejected, 4);
@@ -143,12 +150,15 @@ TEST(Flush, TheFirstSchemaComesFromAllLinesHoweverLateTheyAre) {
 TEST(Flush, ADeclaredSchemaTakesNoOtherColumns) {
   CacheBox box;
   DatasetConfig& dataset = box.declare("typed");
-  dataset.schema = iceberg::Schema({{1, "id", true, of(TypeId::int_)}, {2, "at", false, of(TypeId::timestamptz)},
+  dataset.schema = iceberg::Schema({{1, "id", true, of(TypeId::int_)},
+                                    {2, "at", false, of(TypeId::timestamptz)},
                                     {3, "nothing", false, of(TypeId::unknown)}});
   dataset.allow_new_columns = false;
   Cache cache(box.config);
-  const auto report = ingest(cache, {make_frame("typed", "s", {R"({"id":1,"at":"2024-01-02T03:04:05Z"})", R"({"id":2,"more":1})",
-                                                               R"({"at":null})", R"({"id":3,"nothing":null})", R"({"id":4,"nothing":5})"})});
+  const auto report =
+      ingest(cache, {make_frame("typed", "s",
+                                {R"({"id":1,"at":"2024-01-02T03:04:05Z"})", R"({"id":2,"more":1})", R"({"at":null})",
+                                 R"({"id":3,"nothing":null})", R"({"id":4,"nothing":5})"})});
   EXPECT_EQ(report.rows, 2);
   EXPECT_EQ(rejected_texts(box, "typed"), (Lines{R"({"at":null})", R"({"id":2,"more":1})", R"({"id":4,"nothing":5})"}));
   EXPECT_EQ(column_types(cache, {"typed", "s"}),
@@ -181,9 +191,7 @@ TEST(Flush, AColumnHasOneTypeInAllPartitionsOfADataset) {
   EXPECT_EQ(report.rejected, 2);
   EXPECT_EQ(column_types(cache, {"logs", "b"}).at("n"), "long");
   EXPECT_EQ(column_types(cache, {"logs", "c"}).at("n"), "long");
-  std::map<std::string, std::string> types;
-  for (const auto& field : cache.dataset_schema("logs").fields()) types[field.name] = field.type->to_string();
-  EXPECT_EQ(types, (std::map<std::string, std::string>{{"m", "long"}, {"n", "long"}}));
+  EXPECT_EQ(types_of(cache.dataset_schema("logs")), (std::map<std::string, std::string>{{"m", "long"}, {"n", "long"}}));
 }
 
 TEST(Flush, TheSourceColumnChoosesThePartition) {
@@ -191,8 +199,9 @@ TEST(Flush, TheSourceColumnChoosesThePartition) {
   box.declare("logs").source_column = "host";
   Cache cache(box.config);
   const auto report =
-      ingest(cache, {make_frame("logs", "here", {R"({"host":"a","n":1})", R"({"host":"b","n":2})", R"({"host":"a","n":3})",
-                                                 R"({"n":4})", R"({"host":7})", R"({"host":null,"n":5})", "bad"})});
+      ingest(cache, {make_frame("logs", "here",
+                                {R"({"host":"a","n":1})", R"({"host":"b","n":2})", R"({"host":"a","n":3})",
+                                 R"({"n":4})", R"({"host":7})", R"({"host":null,"n":5})", "bad"})});
   EXPECT_EQ(report.rows, 5);
   EXPECT_EQ(report.rejected, 2);
   EXPECT_EQ(read_sequenced(cache, {"logs", "a"}).rows.size(), 2u);
@@ -253,10 +262,12 @@ TEST(Flush, CachePartitioningSplitsTheFiles) {
   dataset.primary_timestamp_column = "at";
   dataset.cache_partitioning = {{"at", "day"}, {"level", "identity"}};
   Cache cache(box.config);
-  ingest(cache, {make_frame("logs", "s", {R"({"at":"2024-01-01T00:00:00Z","n":1})", R"({"at":"2024-01-02T00:00:00Z","n":2})"})});
+  ingest(cache, {make_frame("logs", "s",
+                            {R"({"at":"2024-01-01T00:00:00Z","n":1})", R"({"at":"2024-01-02T00:00:00Z","n":2})"})});
   ingest(cache, {make_frame("logs", "s", {R"({"at":"2024-01-02T10:00:00Z","n":3,"level":"info"})"})});
   const auto held = cache.hold({"logs", "s"});
-  EXPECT_EQ(iceberg::live_files(*held->table.metadata, *held->table.metadata->current_snapshot(), *cache.io()).size(), 3u);
+  EXPECT_EQ(iceberg::live_files(*held->table.metadata, *held->table.metadata->current_snapshot(), *cache.io()).size(),
+            3u);
   const auto read = read_sequenced(cache, {"logs", "s"}, {.columns = {"n"}});
   EXPECT_EQ(read.rows, (Lines{R"({"n":1})", R"({"n":2})", R"({"n":3})"}));
 }

@@ -76,7 +76,8 @@ std::vector<int64_t> merged(std::vector<SequencedRun> runs, int64_t batch_rows_m
     const auto& seqs = static_cast<const arrow::Int64Array&>(*batch->column(1));
     for (int64_t i = 0; i < seqs.length(); ++i) {
       numbers.push_back(seqs.Value(i));
-      EXPECT_EQ(static_cast<const arrow::StringArray&>(*batch->column(0)).GetString(i), "t" + std::to_string(seqs.Value(i)));
+      EXPECT_EQ(static_cast<const arrow::StringArray&>(*batch->column(0)).GetString(i),
+                "t" + std::to_string(seqs.Value(i)));
     }
   }
   return numbers;

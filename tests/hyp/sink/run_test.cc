@@ -1,8 +1,6 @@
 // What one run ships, and what it leaves alone.
 #include "hyp/sink/sink_box.h"
 
-#include "hyp/sink/unit.h"
-
 namespace firn::hyp {
 namespace {
 
@@ -162,22 +160,14 @@ TEST_P(SinkRun, ReadsAWatermarkOfTheSpecificationAlone) {
   box_.ship_well(sink_);
   const std::string path = box_.watermark_file(sink_, {"logs", "web"});
   const int64_t seq = *load_watermark(path)->seq;
-  replace_file(path, fmt::format(R"({{"v":1,"continuation":{{"v":1,"seq":"{}"}},"exportedRowCount":3,"updatedAt":"2026-01-01"}})",
-                                 seq));
+  replace_file(
+      path, fmt::format(
+                R"({{"v":1,"continuation":{{"v":1,"seq":"{}"}},"exportedRowCount":3,"updatedAt":"2026-01-01"}})", seq));
   EXPECT_EQ(box_.ship_well(sink_).rows(), 0);
   box_.ingest_lines("logs", "web", {R"({"n":7})"});
   EXPECT_EQ(box_.ship_well(sink_).rows(), 1);
   EXPECT_EQ(delivered_rows(sink_), sorted_rows(kRows + Lines{R"({"n":7})"}));
   EXPECT_EQ(load_watermark(path)->exported_row_count, 4);
-}
-
-// A unit too big to be held is read again while it is sent.
-TEST_P(SinkRun, ShipsAUnitBiggerThanItsMemory) {
-  Lines lines;
-  for (int i = 0; i < 20; ++i) lines.push_back(fmt::format(R"({{"n":{},"text":"{}"}})", i, std::string(4 << 20, 'a' + i)));
-  box_.ingest_lines("logs", "web", lines);
-  EXPECT_EQ(box_.ship_well(sink_).units(), 1);
-  EXPECT_EQ(delivered_rows(sink_), sorted_rows(lines));
 }
 
 INSTANTIATE_TEST_SUITE_P(Destinations, SinkRun, testing::Values(SinkKind::blob, SinkKind::iceberg),

@@ -45,7 +45,8 @@ struct SinkBox : CacheBox {
   void ingest_lines(const std::string& dataset, const std::string& source, const Lines& lines) const {
     Cache cache(config);
     const FlushReport report = ingest(cache, {make_frame(dataset, source, lines)});
-    if (report.rows != static_cast<int64_t>(lines.size())) fail(ErrorKind::internal, "{} rows were flushed", report.rows);
+    if (report.rows != static_cast<int64_t>(lines.size()))
+      fail(ErrorKind::internal, "{} rows were flushed", report.rows);
   }
   SinkRunReport ship(const SinkConfig& sink) const {
     Cache cache(config);
@@ -66,6 +67,7 @@ struct SinkBox : CacheBox {
 
 inline void copy_folder(const std::string& from, const std::string& to) {
   fs::remove_all(to);
+  fs::create_directories(fs::path(to).parent_path());
   fs::copy(from, to, fs::copy_options::recursive);
 }
 
@@ -102,14 +104,21 @@ inline Lines lines_of_jsonl(const std::string& path) {
   return lines;
 }
 
+// UTC is spelled +00:00 in rows of tables, Z in JSONL.
 inline Lines rows_of_blob(const std::string& path) {
-  return path.ends_with(".parquet") ? rows_of_parquet(path) : lines_of_jsonl(path);
+  if (path.ends_with(".parquet")) return rows_of_parquet(path);
+  Lines lines = lines_of_jsonl(path);
+  for (std::string& line : lines) {
+    for (size_t at; (at = line.find("00Z\"")) != std::string::npos;) line.replace(at, 4, "00+00:00\"");
+  }
+  return lines;
 }
 
 // The claims below a blob prefix, by path.
 inline std::map<std::string, Json> claims_of(const std::string& prefix) {
   std::map<std::string, Json> claims;
-  for (const std::string& path : files_below(prefix + "/_firn")) claims[path] = Json::parse(make_local_file_io()->read(path));
+  for (const std::string& path : files_below(prefix + "/_firn"))
+    claims[path] = Json::parse(make_local_file_io()->read(path));
   return claims;
 }
 

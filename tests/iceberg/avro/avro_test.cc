@@ -226,6 +226,14 @@ TEST(AvroCodec, NamesAreThoseOfFilesAndOfTableProperties) {
   EXPECT_EQ(kind_of([] { codec_from_name("xz", "t"); }), ErrorKind::unsupported);
 }
 
+TEST(AvroCodec, ADeflatedBlockMayEndWithTheRestOfAZlibChecksum) {
+  // As PyIceberg 0.11 and fastavro write it: zlib.compress(b"some text")[2:-1].
+  const std::string stored = "\x2b\xce\xcf\x4d\x55\x28\x49\xad\x28\x01\x00\x11\xe8\x03"s;
+  BlockCodec codec(CodecKind::deflate);
+  EXPECT_EQ(codec.decompress(stored, "t"), "some text");
+  EXPECT_EQ(kind_of([&] { codec.decompress(stored + "more", "t"); }), ErrorKind::corrupt);
+}
+
 TEST(AvroCodec, ASnappyBlockWithAnotherChecksumIsCorrupt) {
   BlockCodec codec(CodecKind::snappy);
   std::string stored = codec.compress("some text");

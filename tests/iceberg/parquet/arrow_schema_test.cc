@@ -9,21 +9,14 @@ namespace firn::iceberg {
 namespace {
 
 Schema every_type() {
-  return Schema({field(1, "b", primitive(TypeId::boolean_)),
-                 field(2, "i", primitive(TypeId::int_), true),
-                 field(3, "l", primitive(TypeId::long_)),
-                 field(4, "f", primitive(TypeId::float_)),
-                 field(5, "d", primitive(TypeId::double_)),
-                 field(6, "dec", Type::decimal(21, 4)),
-                 field(7, "date", primitive(TypeId::date)),
-                 field(8, "time", primitive(TypeId::time)),
-                 field(9, "ts", primitive(TypeId::timestamp)),
-                 field(10, "tstz", primitive(TypeId::timestamptz)),
+  return Schema({field(1, "b", primitive(TypeId::boolean_)), field(2, "i", primitive(TypeId::int_), true),
+                 field(3, "l", primitive(TypeId::long_)), field(4, "f", primitive(TypeId::float_)),
+                 field(5, "d", primitive(TypeId::double_)), field(6, "dec", Type::decimal(21, 4)),
+                 field(7, "date", primitive(TypeId::date)), field(8, "time", primitive(TypeId::time)),
+                 field(9, "ts", primitive(TypeId::timestamp)), field(10, "tstz", primitive(TypeId::timestamptz)),
                  field(11, "ts_ns", primitive(TypeId::timestamp_ns)),
-                 field(12, "tstz_ns", primitive(TypeId::timestamptz_ns)),
-                 field(13, "s", primitive(TypeId::string)),
-                 field(14, "fix", Type::fixed(3)),
-                 field(15, "bin", primitive(TypeId::binary)),
+                 field(12, "tstz_ns", primitive(TypeId::timestamptz_ns)), field(13, "s", primitive(TypeId::string)),
+                 field(14, "fix", Type::fixed(3)), field(15, "bin", primitive(TypeId::binary)),
                  field(16, "st", Type::struct_of({field(17, "x", primitive(TypeId::int_), true)})),
                  field(18, "li", Type::list_of(19, true, primitive(TypeId::string))),
                  field(20, "m", Type::map_of(21, primitive(TypeId::string), 22, false, primitive(TypeId::long_)))});
@@ -62,7 +55,12 @@ TEST(ArrowSchema, SmallIntegersWidenAndUnitsBecomeMicroseconds) {
 
 TEST(ArrowSchema, ATypeIcebergLacksIsRefusedByName) {
   std::string message;
-  EXPECT_EQ(kind_of([] { from_arrow_schema(*arrow::schema({arrow::field("st", arrow::struct_({arrow::field("dur", arrow::duration(arrow::TimeUnit::SECOND))}))})); }, &message),
+  EXPECT_EQ(kind_of(
+                [] {
+                  from_arrow_schema(*arrow::schema({arrow::field(
+                      "st", arrow::struct_({arrow::field("dur", arrow::duration(arrow::TimeUnit::SECOND))}))}));
+                },
+                &message),
             ErrorKind::unsupported);
   EXPECT_NE(message.find("st.dur"), std::string::npos) << message;
 }
@@ -70,14 +68,17 @@ TEST(ArrowSchema, ATypeIcebergLacksIsRefusedByName) {
 TEST(Conform, ColumnsGoByIdWhereTheyHaveOneWhateverTheirNames) {
   const Schema table({field(1, "a", primitive(TypeId::long_)), field(2, "b", primitive(TypeId::string))});
   const auto id = [](int i) { return arrow::key_value_metadata({{"PARQUET:field_id", std::to_string(i)}}); };
-  const auto rows = batch_of(arrow::schema({arrow::field("a", arrow::utf8(), true, id(2)), arrow::field("z", arrow::int32(), true, id(1))}),
-                             R"([["x", 1], [null, 2]])");
+  const auto rows = batch_of(
+      arrow::schema({arrow::field("a", arrow::utf8(), true, id(2)), arrow::field("z", arrow::int32(), true, id(1))}),
+      R"([["x", 1], [null, 2]])");
   expect_equal(*conform(rows, table), *batch_of(table, R"([[1, "x"], [2, null]])"));
 }
 
 TEST(Conform, ColumnsWithoutIdsGoByNameAndMissingOptionalOnesAreNull) {
-  const Schema table({field(1, "a", primitive(TypeId::long_)),
-                      field(2, "st", Type::struct_of({field(3, "x", primitive(TypeId::double_)), field(4, "y", primitive(TypeId::int_))}))});
+  const Schema table(
+      {field(1, "a", primitive(TypeId::long_)),
+       field(2, "st",
+             Type::struct_of({field(3, "x", primitive(TypeId::double_)), field(4, "y", primitive(TypeId::int_))}))});
   const auto rows = batch_of(arrow::schema({arrow::field("st", arrow::struct_({arrow::field("x", arrow::float32())}))}),
                              R"([[[1.5]], [null]])");
   expect_equal(*conform(rows, table), *batch_of(table, "[[null, [1.5, null]], [null, null]]"));
@@ -91,7 +92,8 @@ TEST(Conform, ASlicedStructKeepsItsNulls) {
 }
 
 TEST(Conform, UnitsAndEncodingsThatLoseNothingAreCast) {
-  const Schema table({field(1, "ts", primitive(TypeId::timestamptz)), field(2, "s", primitive(TypeId::string)), field(3, "d", primitive(TypeId::date)), field(4, "dec", Type::decimal(9, 2)),
+  const Schema table({field(1, "ts", primitive(TypeId::timestamptz)), field(2, "s", primitive(TypeId::string)),
+                      field(3, "d", primitive(TypeId::date)), field(4, "dec", Type::decimal(9, 2)),
                       field(5, "l", Type::list_of(6, false, primitive(TypeId::string)))});
   const auto rows = batch_of(arrow::schema({arrow::field("ts", arrow::timestamp(arrow::TimeUnit::MILLI, "Asia/Tokyo")),
                                             arrow::field("s", arrow::large_utf8()), arrow::field("d", arrow::date64()),
@@ -102,31 +104,44 @@ TEST(Conform, UnitsAndEncodingsThatLoseNothingAreCast) {
 }
 
 TEST(Conform, WhatWouldLoseSomethingIsRefused) {
-  const auto refused = [](std::shared_ptr<arrow::DataType> type, const std::string& rows, TypePtr target, bool required = false) {
+  const auto refused = [](std::shared_ptr<arrow::DataType> type, const std::string& rows, TypePtr target,
+                          bool required = false) {
     const Schema table({field(1, "a", std::move(target), required)});
     return kind_of([&] { conform(batch_of(arrow::schema({arrow::field("a", type)}), rows), table); });
   };
   EXPECT_EQ(refused(arrow::int64(), "[[1]]", primitive(TypeId::int_)), ErrorKind::schema_mismatch);
   EXPECT_EQ(refused(arrow::float64(), "[[1]]", primitive(TypeId::float_)), ErrorKind::schema_mismatch);
-  EXPECT_EQ(refused(arrow::timestamp(arrow::TimeUnit::NANO), "[[1]]", primitive(TypeId::timestamp)), ErrorKind::schema_mismatch);
-  EXPECT_EQ(refused(arrow::timestamp(arrow::TimeUnit::MICRO), "[[1]]", primitive(TypeId::timestamptz)), ErrorKind::schema_mismatch);
-  EXPECT_EQ(refused(arrow::timestamp(arrow::TimeUnit::SECOND), "[[9223372036855]]", primitive(TypeId::timestamp)), ErrorKind::schema_mismatch);
+  EXPECT_EQ(refused(arrow::timestamp(arrow::TimeUnit::NANO), "[[1]]", primitive(TypeId::timestamp)),
+            ErrorKind::schema_mismatch);
+  EXPECT_EQ(refused(arrow::timestamp(arrow::TimeUnit::MICRO), "[[1]]", primitive(TypeId::timestamptz)),
+            ErrorKind::schema_mismatch);
+  EXPECT_EQ(refused(arrow::timestamp(arrow::TimeUnit::SECOND), "[[9223372036855]]", primitive(TypeId::timestamp)),
+            ErrorKind::schema_mismatch);
   EXPECT_EQ(refused(arrow::decimal128(5, 3), R"([["1.234"]])", Type::decimal(9, 2)), ErrorKind::schema_mismatch);
   EXPECT_EQ(refused(arrow::binary(), R"([["x"]])", primitive(TypeId::string)), ErrorKind::schema_mismatch);
   EXPECT_EQ(refused(arrow::int64(), "[[null]]", primitive(TypeId::long_), true), ErrorKind::schema_mismatch);
   EXPECT_EQ(refused(arrow::int64(), "[[1]]", primitive(TypeId::string)), ErrorKind::schema_mismatch);
   EXPECT_EQ(refused(arrow::list(arrow::int64()), "[[[1]]]", primitive(TypeId::string)), ErrorKind::schema_mismatch);
-  EXPECT_EQ(refused(arrow::list(arrow::int64()), "[[[null]]]", Type::list_of(2, true, primitive(TypeId::long_))), ErrorKind::schema_mismatch);
+  EXPECT_EQ(refused(arrow::list(arrow::int64()), "[[[null]]]", Type::list_of(2, true, primitive(TypeId::long_))),
+            ErrorKind::schema_mismatch);
 }
 
 TEST(Conform, AnUnknownColumnAndAMissingRequiredOneAreNamed) {
   const Schema table({field(1, "a", primitive(TypeId::long_), true)});
   std::string message;
-  EXPECT_EQ(kind_of([&] { conform(batch_of(arrow::schema({arrow::field("a", arrow::int64()), arrow::field("extra", arrow::int64())}), "[[1, 2]]"), table); }, &message),
-            ErrorKind::schema_mismatch);
+  EXPECT_EQ(
+      kind_of(
+          [&] {
+            conform(batch_of(arrow::schema({arrow::field("a", arrow::int64()), arrow::field("extra", arrow::int64())}),
+                             "[[1, 2]]"),
+                    table);
+          },
+          &message),
+      ErrorKind::schema_mismatch);
   EXPECT_NE(message.find("extra"), std::string::npos) << message;
-  EXPECT_EQ(kind_of([&] { conform(batch_of(arrow::schema({arrow::field("b", arrow::int64())}), "[[1]]"), table); }, &message),
-            ErrorKind::schema_mismatch);
+  EXPECT_EQ(
+      kind_of([&] { conform(batch_of(arrow::schema({arrow::field("b", arrow::int64())}), "[[1]]"), table); }, &message),
+      ErrorKind::schema_mismatch);
 }
 
 TEST(Conform, ABatchThatFitsIsTakenAsItIs) {

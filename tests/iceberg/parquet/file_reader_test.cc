@@ -17,23 +17,29 @@ ParquetReadRequest request(Schema projection, const std::string& filter = "") {
 }
 
 // A file as another program writes it: no field ids.
-void write_plain(const std::string& path, const std::shared_ptr<arrow::RecordBatch>& batch,
-                 const std::shared_ptr<parquet::ArrowWriterProperties>& properties = parquet::default_arrow_writer_properties()) {
+void write_plain(
+    const std::string& path, const std::shared_ptr<arrow::RecordBatch>& batch,
+    const std::shared_ptr<parquet::ArrowWriterProperties>& properties = parquet::default_arrow_writer_properties()) {
   auto sink = check(arrow::io::FileOutputStream::Open(path), path);
   auto table = check(arrow::Table::FromRecordBatches({batch}), path);
-  check(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, 1 << 20, parquet::default_writer_properties(), properties), path);
+  check(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, 1 << 20,
+                                   parquet::default_writer_properties(), properties),
+        path);
   check(sink->Close(), path);
 }
 
 const Schema& every_type() {
-  static const Schema schema({field(1, "b", primitive(TypeId::boolean_)), field(2, "i", primitive(TypeId::int_)), field(3, "l", primitive(TypeId::long_)),
-                       field(4, "f", primitive(TypeId::float_)), field(5, "d", primitive(TypeId::double_)),
-                       field(6, "dec9", Type::decimal(9, 2)), field(7, "dec18", Type::decimal(18, 3)), field(8, "dec38", Type::decimal(38, 10)),
-                       field(9, "date", primitive(TypeId::date)), field(10, "time", primitive(TypeId::time)),
-                       field(11, "ts", primitive(TypeId::timestamp)), field(12, "tstz", primitive(TypeId::timestamptz)),
-                       field(13, "ns", primitive(TypeId::timestamp_ns)), field(14, "s", primitive(TypeId::string)), field(15, "u", primitive(TypeId::uuid)),
-                       field(16, "bin", primitive(TypeId::binary)), field(17, "fix", Type::fixed(2)), field(18, "req", primitive(TypeId::long_), true),
-                       field(19, "unk", primitive(TypeId::unknown))});
+  static const Schema schema(
+      {field(1, "b", primitive(TypeId::boolean_)), field(2, "i", primitive(TypeId::int_)),
+       field(3, "l", primitive(TypeId::long_)), field(4, "f", primitive(TypeId::float_)),
+       field(5, "d", primitive(TypeId::double_)), field(6, "dec9", Type::decimal(9, 2)),
+       field(7, "dec18", Type::decimal(18, 3)), field(8, "dec38", Type::decimal(38, 10)),
+       field(9, "date", primitive(TypeId::date)), field(10, "time", primitive(TypeId::time)),
+       field(11, "ts", primitive(TypeId::timestamp)), field(12, "tstz", primitive(TypeId::timestamptz)),
+       field(13, "ns", primitive(TypeId::timestamp_ns)), field(14, "s", primitive(TypeId::string)),
+       field(15, "u", primitive(TypeId::uuid)), field(16, "bin", primitive(TypeId::binary)),
+       field(17, "fix", Type::fixed(2)), field(18, "req", primitive(TypeId::long_), true),
+       field(19, "unk", primitive(TypeId::unknown))});
   return schema;
 }
 constexpr const char* kEveryRow =
@@ -53,11 +59,15 @@ TEST(FileReader, EveryFlatTypeComesBackAsItWasWritten) {
 TEST(FileReader, NestedColumnsComeBackAsTheyWereWritten) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
-  const Schema schema({field(1, "id", primitive(TypeId::long_), true),
-                       field(2, "st", Type::struct_of({field(3, "x", primitive(TypeId::int_)), field(4, "u", primitive(TypeId::uuid)),
-                                                       field(5, "deep", Type::struct_of({field(6, "y", primitive(TypeId::string), true)}))})),
-                       field(7, "li", Type::list_of(8, false, Type::list_of(9, true, primitive(TypeId::double_)))),
-                       field(10, "m", Type::map_of(11, primitive(TypeId::string), 12, false, Type::struct_of({field(13, "v", Type::decimal(5, 1))})))});
+  const Schema schema(
+      {field(1, "id", primitive(TypeId::long_), true),
+       field(2, "st",
+             Type::struct_of({field(3, "x", primitive(TypeId::int_)), field(4, "u", primitive(TypeId::uuid)),
+                              field(5, "deep", Type::struct_of({field(6, "y", primitive(TypeId::string), true)}))})),
+       field(7, "li", Type::list_of(8, false, Type::list_of(9, true, primitive(TypeId::double_)))),
+       field(10, "m",
+             Type::map_of(11, primitive(TypeId::string), 12, false,
+                          Type::struct_of({field(13, "v", Type::decimal(5, 1))})))});
   const std::string rows = R"([[1, [1, "0123456789abcdef", ["q"]], [[1.5], [], null], [["k", ["1.5"]], ["z", null]]],
                                [2, null, null, null],
                                [3, [null, null, null], [], []],
@@ -69,11 +79,16 @@ TEST(FileReader, NestedColumnsComeBackAsTheyWereWritten) {
 TEST(FileReader, ColumnsAreResolvedByIdThroughRenameReorderAndDrop) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
-  write_rows(path, Schema({field(1, "a", primitive(TypeId::int_)), field(2, "value", primitive(TypeId::string)),
-                           field(3, "st", Type::struct_of({field(4, "inner", primitive(TypeId::int_)), field(5, "kept", primitive(TypeId::int_))}))}),
+  write_rows(path,
+             Schema({field(1, "a", primitive(TypeId::int_)), field(2, "value", primitive(TypeId::string)),
+                     field(3, "st",
+                           Type::struct_of({field(4, "inner", primitive(TypeId::int_)),
+                                            field(5, "kept", primitive(TypeId::int_))}))}),
              R"([[1, "old", [10, 100]], [2, "old", null]])");
   // `value` and `st.inner` were dropped and added again: new ids, so no old value (cases.md 15).
-  const Schema now({field(3, "renamed", Type::struct_of({field(8, "inner", primitive(TypeId::int_)), field(5, "moved", primitive(TypeId::long_))})),
+  const Schema now({field(3, "renamed",
+                          Type::struct_of({field(8, "inner", primitive(TypeId::int_)),
+                                           field(5, "moved", primitive(TypeId::long_))})),
                     field(7, "value", primitive(TypeId::string)), field(1, "a", primitive(TypeId::long_))});
   expect_equal(*read_all(path, request(now)), *batch_of(now, "[[[null, 100], null, 1], [null, null, 2]]"));
   // Only the new member is asked for: the struct's own nulls still show.
@@ -84,22 +99,28 @@ TEST(FileReader, ColumnsAreResolvedByIdThroughRenameReorderAndDrop) {
 TEST(FileReader, PromotedTypesComeAsTheProjections) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
-  write_rows(path, Schema({field(1, "i", primitive(TypeId::int_)), field(2, "f", primitive(TypeId::float_)), field(3, "dec", Type::decimal(9, 2)),
-                           field(4, "date", primitive(TypeId::date)), field(5, "dec2", Type::decimal(20, 2)),
-                           field(6, "li", Type::list_of(7, false, primitive(TypeId::int_)))}),
+  write_rows(path,
+             Schema({field(1, "i", primitive(TypeId::int_)), field(2, "f", primitive(TypeId::float_)),
+                     field(3, "dec", Type::decimal(9, 2)), field(4, "date", primitive(TypeId::date)),
+                     field(5, "dec2", Type::decimal(20, 2)),
+                     field(6, "li", Type::list_of(7, false, primitive(TypeId::int_)))}),
              R"([[-1, 0.5, "1.23", -1, "-5.00", [1, null]], [null, null, null, null, null, null]])");
-  const Schema now({field(1, "i", primitive(TypeId::long_)), field(2, "f", primitive(TypeId::double_)), field(3, "dec", Type::decimal(20, 2)),
-                    field(4, "date", primitive(TypeId::timestamp)), field(5, "dec2", Type::decimal(38, 2))});
+  const Schema now({field(1, "i", primitive(TypeId::long_)), field(2, "f", primitive(TypeId::double_)),
+                    field(3, "dec", Type::decimal(20, 2)), field(4, "date", primitive(TypeId::timestamp)),
+                    field(5, "dec2", Type::decimal(38, 2))});
   const std::string rows = R"([[-1, 0.5, "1.23", -86400000000, "-5.00"], [null, null, null, null, null]])";
   expect_equal(*read_all(path, request(now)), *batch_of(now, rows));
-  const Schema nested({field(4, "date", primitive(TypeId::timestamp_ns)), field(6, "li", Type::list_of(7, false, primitive(TypeId::long_)))});
+  const Schema nested({field(4, "date", primitive(TypeId::timestamp_ns)),
+                       field(6, "li", Type::list_of(7, false, primitive(TypeId::long_)))});
   expect_equal(*read_all(path, request(nested)), *batch_of(nested, "[[-86400000000000, [1, null]], [null, null]]"));
 }
 
 TEST(FileReader, MissingColumnsComeAsTheirInitialDefault) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
-  write_rows(path, Schema({field(1, "id", primitive(TypeId::int_)), field(2, "st", Type::struct_of({field(3, "x", primitive(TypeId::int_))}))}),
+  write_rows(path,
+             Schema({field(1, "id", primitive(TypeId::int_)),
+                     field(2, "st", Type::struct_of({field(3, "x", primitive(TypeId::int_))}))}),
              "[[1, [5]], [2, null]]");
   Field with_default = field(10, "n", primitive(TypeId::long_), true);
   with_default.initial_default = Value(int64_t{34});
@@ -111,7 +132,8 @@ TEST(FileReader, MissingColumnsComeAsTheirInitialDefault) {
   in_missing_struct.id = 17;
   Field whole = field(13, "z", Type::struct_of({in_missing_struct, field(14, "w", primitive(TypeId::int_))}));
   whole.initial_default = Value(NestedJson{"{}"});
-  const Schema now({field(1, "id", primitive(TypeId::int_)), with_default, text, field(15, "none", primitive(TypeId::date))});
+  const Schema now(
+      {field(1, "id", primitive(TypeId::int_)), with_default, text, field(15, "none", primitive(TypeId::date))});
   expect_equal(*read_all(path, request(now)), *batch_of(now, R"([[1, 34, "héllo", null], [2, 34, "héllo", null]])"));
   const Schema nested({field(2, "st", Type::struct_of({field(3, "x", primitive(TypeId::int_)), in_struct})), whole});
   expect_equal(*read_all(path, request(nested)), *batch_of(nested, "[[[5, 1.5], [1.5, null]], [null, [1.5, null]]]"));
@@ -141,18 +163,27 @@ NameMapping mapping(const std::string& json) { return name_mapping_from_json(par
 TEST(FileReader, FilesWithoutIdsGoThroughTheNameMappingAtEveryDepth) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
-  const auto plain = arrow::schema({arrow::field("a", arrow::int32()), arrow::field("old_b", arrow::utf8()),
-                                    arrow::field("li", arrow::list(arrow::field("item", arrow::struct_({arrow::field("x", arrow::int32()), arrow::field("y", arrow::int32())})))),
-                                    arrow::field("m", arrow::map(arrow::utf8(), arrow::struct_({arrow::field("v", arrow::int64())})))});
+  const auto plain = arrow::schema(
+      {arrow::field("a", arrow::int32()), arrow::field("old_b", arrow::utf8()),
+       arrow::field("li", arrow::list(arrow::field("item", arrow::struct_({arrow::field("x", arrow::int32()),
+                                                                           arrow::field("y", arrow::int32())})))),
+       arrow::field("m", arrow::map(arrow::utf8(), arrow::struct_({arrow::field("v", arrow::int64())})))});
   write_plain(path, batch_of(plain, R"([[1, "q", [[1, 2], null], [["k", [7]]]], [null, null, null, null]])"));
-  ParquetReadRequest read = request(Schema({field(1, "a", primitive(TypeId::long_)), field(2, "b", primitive(TypeId::string)),
-                                            field(3, "li", Type::list_of(4, false, Type::struct_of({field(5, "y", primitive(TypeId::int_)), field(6, "gone", primitive(TypeId::int_))}))),
-                                            field(7, "m", Type::map_of(8, primitive(TypeId::string), 9, false, Type::struct_of({field(10, "v", primitive(TypeId::long_))})))}));
+  ParquetReadRequest read =
+      request(Schema({field(1, "a", primitive(TypeId::long_)), field(2, "b", primitive(TypeId::string)),
+                      field(3, "li",
+                            Type::list_of(4, false,
+                                          Type::struct_of({field(5, "y", primitive(TypeId::int_)),
+                                                           field(6, "gone", primitive(TypeId::int_))}))),
+                      field(7, "m",
+                            Type::map_of(8, primitive(TypeId::string), 9, false,
+                                         Type::struct_of({field(10, "v", primitive(TypeId::long_))})))}));
   read.name_mapping = mapping(R"([{"field-id": 1, "names": ["a"]}, {"field-id": 2, "names": ["b", "old_b"]},
       {"field-id": 3, "names": ["li"], "fields": [{"field-id": 4, "names": ["element"], "fields": [{"field-id": 5, "names": ["y"]}]}]},
       {"field-id": 7, "names": ["m"], "fields": [{"field-id": 8, "names": ["key"]}, {"field-id": 9, "names": ["value"], "fields": [{"field-id": 10, "names": ["v"]}]}]}])");
   const Schema projection = read.projection;
-  expect_equal(*read_all(path, read), *batch_of(projection, R"([[1, "q", [[2, null], null], [["k", [7]]]], [null, null, null, null]])"));
+  expect_equal(*read_all(path, read),
+               *batch_of(projection, R"([[1, "q", [[2, null], null], [["k", [7]]]], [null, null, null, null]])"));
 }
 
 TEST(FileReader, AFileWithoutIdsAndWithoutAMappingIsRefusedRatherThanRead) {
@@ -160,7 +191,8 @@ TEST(FileReader, AFileWithoutIdsAndWithoutAMappingIsRefusedRatherThanRead) {
   const std::string path = folder / "a.parquet";
   write_plain(path, batch_of(arrow::schema({arrow::field("a", arrow::int32())}), "[[1]]"));
   std::string message;
-  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(1, "a", primitive(TypeId::int_))}))); }, &message), ErrorKind::unsupported);
+  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(1, "a", primitive(TypeId::int_))}))); }, &message),
+            ErrorKind::unsupported);
   EXPECT_NE(message.find("schema.name-mapping.default"), std::string::npos) << message;
 }
 
@@ -168,7 +200,8 @@ TEST(FileReader, IdsInTheFileWinOverTheMapping) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
   write_rows(path, Schema({field(1, "a", primitive(TypeId::int_))}), "[[1]]");
-  ParquetReadRequest read = request(Schema({field(1, "x", primitive(TypeId::int_)), field(2, "a", primitive(TypeId::int_))}));
+  ParquetReadRequest read =
+      request(Schema({field(1, "x", primitive(TypeId::int_)), field(2, "a", primitive(TypeId::int_))}));
   read.name_mapping = mapping(R"([{"field-id": 2, "names": ["a"]}])");
   const Schema projection = read.projection;
   expect_equal(*read_all(path, read), *batch_of(projection, "[[1, null]]"));
@@ -177,16 +210,19 @@ TEST(FileReader, IdsInTheFileWinOverTheMapping) {
 TEST(FileReader, OlderTimestampFormsAreRead) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
-  const auto plain = arrow::schema({arrow::field("t", arrow::timestamp(arrow::TimeUnit::MICRO)), arrow::field("ms", arrow::timestamp(arrow::TimeUnit::MILLI))});
+  const auto plain = arrow::schema({arrow::field("t", arrow::timestamp(arrow::TimeUnit::MICRO)),
+                                    arrow::field("ms", arrow::timestamp(arrow::TimeUnit::MILLI))});
   const auto rows = batch_of(plain, "[[-1, -1], [null, null], [253402300799999999, 253402300799999]]");
   parquet::ArrowWriterProperties::Builder int96;
   write_plain(path, rows, int96.enable_deprecated_int96_timestamps()->build());
   write_plain(folder / "b.parquet", rows);
   for (const char* name : {"a.parquet", "b.parquet"}) {
-    ParquetReadRequest read = request(Schema({field(1, "t", primitive(TypeId::timestamptz)), field(2, "ms", primitive(TypeId::timestamp))}));
+    ParquetReadRequest read =
+        request(Schema({field(1, "t", primitive(TypeId::timestamptz)), field(2, "ms", primitive(TypeId::timestamp))}));
     read.name_mapping = mapping(R"([{"field-id": 1, "names": ["t"]}, {"field-id": 2, "names": ["ms"]}])");
     const Schema projection = read.projection;
-    expect_equal(*read_all(folder / name, read), *batch_of(projection, "[[-1, -1000], [null, null], [253402300799999999, 253402300799999000]]"));
+    expect_equal(*read_all(folder / name, read),
+                 *batch_of(projection, "[[-1, -1000], [null, null], [253402300799999999, 253402300799999000]]"));
   }
 }
 
@@ -194,16 +230,23 @@ TEST(FileReader, ANullInARequiredColumnIsCorrupt) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
   write_rows(path, Schema({field(1, "a", primitive(TypeId::int_))}), "[[1], [null]]");
-  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(1, "a", primitive(TypeId::int_), true)}))); }), ErrorKind::corrupt);
+  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(1, "a", primitive(TypeId::int_), true)}))); }),
+            ErrorKind::corrupt);
 }
 
 TEST(FileReader, AnotherTypeThanTheColumnsIsCorrupt) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
-  write_rows(path, Schema({field(1, "a", primitive(TypeId::string)), field(2, "l", primitive(TypeId::long_))}), R"([["x", 1]])");
-  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(1, "a", primitive(TypeId::long_))}))); }), ErrorKind::corrupt);
-  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(2, "l", primitive(TypeId::int_))}))); }), ErrorKind::corrupt);
-  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(2, "l", Type::list_of(3, false, primitive(TypeId::long_)))}))); }), ErrorKind::corrupt);
+  write_rows(path, Schema({field(1, "a", primitive(TypeId::string)), field(2, "l", primitive(TypeId::long_))}),
+             R"([["x", 1]])");
+  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(1, "a", primitive(TypeId::long_))}))); }),
+            ErrorKind::corrupt);
+  EXPECT_EQ(kind_of([&] { read_all(path, request(Schema({field(2, "l", primitive(TypeId::int_))}))); }),
+            ErrorKind::corrupt);
+  EXPECT_EQ(kind_of([&] {
+              read_all(path, request(Schema({field(2, "l", Type::list_of(3, false, primitive(TypeId::long_)))})));
+            }),
+            ErrorKind::corrupt);
 }
 
 TEST(FileReader, DamagedFilesAreCorruptAndAbsentOnesNotFound) {
@@ -229,7 +272,8 @@ TEST(FileReader, DamagedFilesAreCorruptAndAbsentOnesNotFound) {
 TEST(FileReader, PositionsAreFileWideAlsoAfterPrunedRowGroups) {
   const TempFolder folder;
   const std::string path = folder / "a.parquet";
-  const Schema schema({field(1, "id", primitive(TypeId::long_)), field(2, "li", Type::list_of(3, false, primitive(TypeId::int_)))});
+  const Schema schema(
+      {field(1, "id", primitive(TypeId::long_)), field(2, "li", Type::list_of(3, false, primitive(TypeId::int_)))});
   ParquetFileWriter writer(*make_local_file_io(), path, schema, {});
   for (const char* rows : {"[[0, null], [1, null]]", "[[10, []], [11, [1]], [12, null]]", "[[20, null], [21, null]]"}) {
     writer.write(*batch_of(schema, rows));
@@ -244,7 +288,8 @@ TEST(FileReader, PositionsAreFileWideAlsoAfterPrunedRowGroups) {
     std::vector<std::pair<int64_t, int64_t>> seen;  // position, id
     for (const auto& batch : batches) {
       for (int64_t i = 0; i < batch.batch->num_rows(); ++i)
-        seen.emplace_back(batch.first_position + i, static_cast<const arrow::Int64Array&>(*batch.batch->column(0)).Value(i));
+        seen.emplace_back(batch.first_position + i,
+                          static_cast<const arrow::Int64Array&>(*batch.batch->column(0)).Value(i));
     }
     EXPECT_EQ(seen, (std::vector<std::pair<int64_t, int64_t>>{{2, 10}, {3, 11}, {4, 12}, {5, 20}, {6, 21}}));
     EXPECT_EQ(counters.row_groups_pruned, 1);
@@ -261,7 +306,8 @@ TEST(FileReader, BatchesAreNoLongerThanAskedFor) {
   ParquetReadRequest read = request(schema);
   read.batch_rows_max = 3;
   std::vector<std::pair<int64_t, int64_t>> seen;
-  for (const auto& batch : read_batches(path, std::move(read))) seen.emplace_back(batch.first_position, batch.batch->num_rows());
+  for (const auto& batch : read_batches(path, std::move(read)))
+    seen.emplace_back(batch.first_position, batch.batch->num_rows());
   EXPECT_EQ(seen, (std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {3, 3}, {6, 1}}));
 }
 

@@ -19,14 +19,15 @@ std::string int_bytes(int32_t value) { return to_bytes(Value(value), *primitive(
 
 TEST(FileWriter, ParquetTypesAreThoseOfTheSpecification) {
   const TempFolder folder;
-  const Schema schema({field(1, "i", primitive(TypeId::int_), true), field(2, "dec9", Type::decimal(9, 2)),
-                       field(3, "dec18", Type::decimal(18, 2)), field(4, "dec19", Type::decimal(19, 2)),
-                       field(5, "ts", primitive(TypeId::timestamp)), field(6, "tstz", primitive(TypeId::timestamptz)),
-                       field(7, "ns", primitive(TypeId::timestamptz_ns)), field(8, "u", primitive(TypeId::uuid)),
-                       field(9, "t", primitive(TypeId::time)), field(10, "fix", Type::fixed(5)),
-                       field(11, "li", Type::list_of(12, true, primitive(TypeId::string))),
-                       field(13, "m", Type::map_of(14, primitive(TypeId::string), 15, false, primitive(TypeId::double_))),
-                       field(16, "nothing", primitive(TypeId::unknown))});
+  const Schema schema(
+      {field(1, "i", primitive(TypeId::int_), true), field(2, "dec9", Type::decimal(9, 2)),
+       field(3, "dec18", Type::decimal(18, 2)), field(4, "dec19", Type::decimal(19, 2)),
+       field(5, "ts", primitive(TypeId::timestamp)), field(6, "tstz", primitive(TypeId::timestamptz)),
+       field(7, "ns", primitive(TypeId::timestamptz_ns)), field(8, "u", primitive(TypeId::uuid)),
+       field(9, "t", primitive(TypeId::time)), field(10, "fix", Type::fixed(5)),
+       field(11, "li", Type::list_of(12, true, primitive(TypeId::string))),
+       field(13, "m", Type::map_of(14, primitive(TypeId::string), 15, false, primitive(TypeId::double_))),
+       field(16, "nothing", primitive(TypeId::unknown))});
   const std::string path = folder / "a.parquet";
   write_rows(path, schema, "[]");
   const auto file = parquet::ParquetFileReader::OpenFile(path);
@@ -63,7 +64,9 @@ TEST(FileWriter, MetricsCountValuesNullsAndNaNsAndBoundTheRest) {
   const TempFolder folder;
   const Schema schema({field(1, "i", primitive(TypeId::int_)), field(2, "d", primitive(TypeId::double_)),
                        field(3, "s", primitive(TypeId::string)), field(4, "none", primitive(TypeId::long_))});
-  auto rows = batch_of(schema, R"([[3, 0.0, "b", null], [null, 1.5, null, null], [-7, 2, "aaaaaaaaaaaaaaaaz", null], [5, null, "bb", null]])");
+  auto rows = batch_of(
+      schema,
+      R"([[3, 0.0, "b", null], [null, 1.5, null, null], [-7, 2, "aaaaaaaaaaaaaaaaz", null], [5, null, "bb", null]])");
   const double nan = std::numeric_limits<double>::quiet_NaN();
   arrow::DoubleBuilder doubles;
   ASSERT_TRUE(doubles.AppendValues({0.0, nan, 1.5}).ok());
@@ -96,9 +99,12 @@ TEST(FileWriter, MetricsCountValuesNullsAndNaNsAndBoundTheRest) {
 
 TEST(FileWriter, NestedLeavesAreCountedAndOnlyThoseOfStructsAreBounded) {
   const TempFolder folder;
-  const Schema schema({field(1, "st", Type::struct_of({field(2, "x", primitive(TypeId::int_)), field(3, "s", primitive(TypeId::string))})),
-                       field(4, "li", Type::list_of(5, false, primitive(TypeId::double_)))});
-  const DataFile file = write_rows(folder / "a.parquet", schema, R"([[[1, "q"], [1, null]], [null, []], [[null, "p"], null], [[4, null], [2, 3]]])");
+  const Schema schema(
+      {field(1, "st",
+             Type::struct_of({field(2, "x", primitive(TypeId::int_)), field(3, "s", primitive(TypeId::string))})),
+       field(4, "li", Type::list_of(5, false, primitive(TypeId::double_)))});
+  const DataFile file = write_rows(folder / "a.parquet", schema,
+                                   R"([[[1, "q"], [1, null]], [null, []], [[null, "p"], null], [[4, null], [2, 3]]])");
   // An empty or null list takes a place among the levels that Parquet counts, and so do Java's metrics.
   EXPECT_EQ(file.value_counts, (std::map<int32_t, int64_t>{{2, 4}, {3, 4}, {5, 6}}));
   EXPECT_EQ(file.null_value_counts, (std::map<int32_t, int64_t>{{2, 2}, {3, 2}, {5, 3}}));
@@ -129,8 +135,9 @@ TEST(FileWriter, StringBoundsAreCutAtCodePointsEvenOfTextTooLongForTheFooter) {
   const TempFolder folder;
   const Schema schema({field(1, "s", primitive(TypeId::string)), field(2, "b", primitive(TypeId::binary))});
   const std::string long_text = "{\"name\":\"John O\xe2\x80\x99" + std::string(100000, 'x');
-  const DataFile file = write_rows(folder / "a.parquet", schema, "[[" + Json(long_text).dump() + ", \"" + std::string(20, 'k') + "\"]]");
-  EXPECT_EQ(file.lower_bounds.at(1), "{\"name\":\"John O\xe2\x80\x99");      // 16 code points, 18 bytes (cases.md 2)
+  const DataFile file =
+      write_rows(folder / "a.parquet", schema, "[[" + Json(long_text).dump() + ", \"" + std::string(20, 'k') + "\"]]");
+  EXPECT_EQ(file.lower_bounds.at(1), "{\"name\":\"John O\xe2\x80\x99");  // 16 code points, 18 bytes (cases.md 2)
   EXPECT_EQ(file.upper_bounds.at(1), "{\"name\":\"John O\xe2\x80\x9a");
   EXPECT_EQ(file.lower_bounds.at(2), std::string(16, 'k'));
   EXPECT_EQ(file.upper_bounds.at(2), std::string(15, 'k') + "l");
@@ -142,13 +149,15 @@ TEST(FileWriter, MetricsModesOfTheTablePropertiesAreHonoured) {
                               field(3, "c", primitive(TypeId::string)), field(4, "d", primitive(TypeId::string))})};
   metadata.partition_specs = {PartitionSpec{}};
   metadata.sort_orders = {SortOrder{}};
-  metadata.properties = {{"write.metadata.metrics.default", "none"}, {"write.metadata.metrics.column.b", "counts"},
-                         {"write.metadata.metrics.column.c", "truncate(2)"}, {"write.metadata.metrics.column.d", "full"},
-                         {"write.parquet.compression-codec", "snappy"}, {"write.parquet.page-row-limit", "7"}};
+  metadata.properties = {
+      {"write.metadata.metrics.default", "none"},         {"write.metadata.metrics.column.b", "counts"},
+      {"write.metadata.metrics.column.c", "truncate(2)"}, {"write.metadata.metrics.column.d", "full"},
+      {"write.parquet.compression-codec", "snappy"},      {"write.parquet.page-row-limit", "7"}};
   const ParquetWriteOptions options = ParquetWriteOptions::from_properties(metadata);
   EXPECT_EQ(options.page_row_limit, 7);
   const TempFolder folder;
-  const DataFile file = write_rows(folder / "a.parquet", metadata.schema(), R"([["wwww", "xxxx", "yyyy", "zzzzzzzzzzzzzzzzzzzz"]])", options);
+  const DataFile file = write_rows(folder / "a.parquet", metadata.schema(),
+                                   R"([["wwww", "xxxx", "yyyy", "zzzzzzzzzzzzzzzzzzzz"]])", options);
   EXPECT_EQ(file.value_counts, (std::map<int32_t, int64_t>{{2, 1}, {3, 1}, {4, 1}}));
   EXPECT_EQ(file.lower_bounds, (std::map<int32_t, std::string>{{3, "yy"}, {4, "zzzzzzzzzzzzzzzzzzzz"}}));
   EXPECT_EQ(file.upper_bounds, (std::map<int32_t, std::string>{{3, "yz"}, {4, "zzzzzzzzzzzzzzzzzzzz"}}));
@@ -174,7 +183,8 @@ TEST(FileWriter, PagesEndAtTheRowLimitAndAreIndexed) {
   ParquetWriteOptions options;
   options.page_row_limit = 1000;
   ParquetFileWriter writer(*make_local_file_io(), path, schema, options);
-  writer.write(*arrow::RecordBatch::Make(to_arrow_schema(schema), 5000, {longs.Finish().ValueOrDie(), strings.Finish().ValueOrDie()}));
+  writer.write(*arrow::RecordBatch::Make(to_arrow_schema(schema), 5000,
+                                         {longs.Finish().ValueOrDie(), strings.Finish().ValueOrDie()}));
   writer.close();
   const auto file = parquet::ParquetFileReader::OpenFile(path);
   const auto index = file->GetPageIndexReader()->RowGroup(0);
@@ -197,7 +207,8 @@ TEST(FileWriter, RowGroupsAreRolledByBytes) {
   ParquetFileWriter writer(*make_local_file_io(), path, schema, options);
   for (int batch = 0; batch < 10; ++batch) {
     arrow::StringBuilder strings;
-    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(strings.Append(std::to_string(batch * 1000 + i) + std::string(90, 'y')).ok());
+    for (int i = 0; i < 1000; ++i)
+      ASSERT_TRUE(strings.Append(std::to_string(batch * 1000 + i) + std::string(90, 'y')).ok());
     writer.write(*arrow::RecordBatch::Make(to_arrow_schema(schema), 1000, {strings.Finish().ValueOrDie()}));
   }
   const int64_t estimate = writer.bytes_written();
@@ -205,7 +216,8 @@ TEST(FileWriter, RowGroupsAreRolledByBytes) {
   EXPECT_EQ(file.record_count, 10000);
   EXPECT_GE(file.split_offsets.size(), 4U);
   EXPECT_LE(file.split_offsets.size(), 6U);
-  EXPECT_NEAR(static_cast<double>(estimate), static_cast<double>(file.file_size_bytes), 0.2 * static_cast<double>(file.file_size_bytes));
+  EXPECT_NEAR(static_cast<double>(estimate), static_cast<double>(file.file_size_bytes),
+              0.2 * static_cast<double>(file.file_size_bytes));
 }
 
 TEST(FileWriter, WithoutCloseNothingIsLeftBehind) {
@@ -216,7 +228,8 @@ TEST(FileWriter, WithoutCloseNothingIsLeftBehind) {
     writer.write(*batch_of(schema, "[[1]]"));
   }
   int files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) files += entry.is_regular_file();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+    files += entry.is_regular_file();
   EXPECT_EQ(files, 0);
 }
 
@@ -224,17 +237,21 @@ TEST(FileWriter, PyarrowReadsEveryType) {
   const std::string python = std::string(FIRN_SOURCE_DIR) + "/.deps/venv/bin/python";
   if (!std::filesystem::exists(python)) GTEST_SKIP() << "no Python environment";
   const TempFolder folder;
-  const Schema schema({field(1, "b", primitive(TypeId::boolean_)), field(2, "i", primitive(TypeId::int_)), field(3, "l", primitive(TypeId::long_)),
-                       field(4, "f", primitive(TypeId::float_)), field(5, "d", primitive(TypeId::double_)),
-                       field(6, "dec9", Type::decimal(9, 2)), field(7, "dec18", Type::decimal(18, 3)), field(8, "dec38", Type::decimal(38, 10)),
-                       field(9, "date", primitive(TypeId::date)), field(10, "time", primitive(TypeId::time)),
-                       field(11, "ts", primitive(TypeId::timestamp)), field(12, "tstz", primitive(TypeId::timestamptz)),
-                       field(13, "s", primitive(TypeId::string)), field(14, "u", primitive(TypeId::uuid)), field(15, "bin", primitive(TypeId::binary)),
-                       field(16, "st", Type::struct_of({field(17, "x", primitive(TypeId::int_))})),
-                       field(18, "li", Type::list_of(19, false, primitive(TypeId::string))),
-                       field(20, "m", Type::map_of(21, primitive(TypeId::string), 22, false, primitive(TypeId::long_)))});
-  write_rows(folder / "a.parquet", schema,
-             R"([[true, -5, 1099511627776, 1.5, 2.25, "1234567.89", "-123456789012345.678", "-1.5000000000", -1, 86399999999, -1, 0,
+  const Schema schema(
+      {field(1, "b", primitive(TypeId::boolean_)), field(2, "i", primitive(TypeId::int_)),
+       field(3, "l", primitive(TypeId::long_)), field(4, "f", primitive(TypeId::float_)),
+       field(5, "d", primitive(TypeId::double_)), field(6, "dec9", Type::decimal(9, 2)),
+       field(7, "dec18", Type::decimal(18, 3)), field(8, "dec38", Type::decimal(38, 10)),
+       field(9, "date", primitive(TypeId::date)), field(10, "time", primitive(TypeId::time)),
+       field(11, "ts", primitive(TypeId::timestamp)), field(12, "tstz", primitive(TypeId::timestamptz)),
+       field(13, "s", primitive(TypeId::string)), field(14, "u", primitive(TypeId::uuid)),
+       field(15, "bin", primitive(TypeId::binary)),
+       field(16, "st", Type::struct_of({field(17, "x", primitive(TypeId::int_))})),
+       field(18, "li", Type::list_of(19, false, primitive(TypeId::string))),
+       field(20, "m", Type::map_of(21, primitive(TypeId::string), 22, false, primitive(TypeId::long_)))});
+  write_rows(
+      folder / "a.parquet", schema,
+      R"([[true, -5, 1099511627776, 1.5, 2.25, "1234567.89", "-123456789012345.678", "-1.5000000000", -1, 86399999999, -1, 0,
                   "é", "0123456789abcdef", "x", [7], ["a", null], [["k", 1], ["z", null]]],
                  [null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null]])");
   std::ofstream(folder / "read.py") << R"(
@@ -242,12 +259,16 @@ import sys, pyarrow.parquet as pq
 rows = pq.read_table(sys.argv[1]).to_pylist()
 print(rows[0]); print(set(map(str, rows[1].values())))
 )";
-  ASSERT_EQ(std::system((python + " " + (folder / "read.py") + " " + (folder / "a.parquet") + " > " + (folder / "out")).c_str()), 0);
+  ASSERT_EQ(
+      std::system(
+          (python + " " + (folder / "read.py") + " " + (folder / "a.parquet") + " > " + (folder / "out")).c_str()),
+      0);
   std::ifstream in(folder / "out");
   const std::string out{std::istreambuf_iterator<char>(in), {}};
   EXPECT_EQ(out,
             "{'b': True, 'i': -5, 'l': 1099511627776, 'f': 1.5, 'd': 2.25, 'dec9': Decimal('1234567.89'), "
-            "'dec18': Decimal('-123456789012345.678'), 'dec38': Decimal('-1.5000000000'), 'date': datetime.date(1969, 12, 31), "
+            "'dec18': Decimal('-123456789012345.678'), 'dec38': Decimal('-1.5000000000'), 'date': datetime.date(1969, "
+            "12, 31), "
             "'time': datetime.time(23, 59, 59, 999999), 'ts': datetime.datetime(1969, 12, 31, 23, 59, 59, 999999), "
             "'tstz': datetime.datetime(1970, 1, 1, 0, 0, tzinfo=zoneinfo.ZoneInfo(key='UTC')), 's': 'é', "
             "'u': UUID('30313233-3435-3637-3839-616263646566'), 'bin': b'x', 'st': {'x': 7}, 'li': ['a', None], "

@@ -29,7 +29,8 @@ inline Field field(int32_t id, std::string name, TypePtr type, bool required = f
 inline TypePtr primitive(TypeId id) { return Type::primitive(id); }
 
 // `rows`: a JSON array with an array a row, values in column order.
-inline std::shared_ptr<arrow::RecordBatch> batch_of(const std::shared_ptr<arrow::Schema>& schema, const std::string& rows) {
+inline std::shared_ptr<arrow::RecordBatch> batch_of(const std::shared_ptr<arrow::Schema>& schema,
+                                                    const std::string& rows) {
   auto array = check(arrow::json::ArrayFromJSONString(arrow::struct_(schema->fields()), rows), "rows");
   auto batch = check(arrow::RecordBatch::FromStructArray(array), "rows");
   return arrow::RecordBatch::Make(schema, batch->num_rows(), batch->columns());
@@ -64,7 +65,8 @@ inline std::shared_ptr<arrow::RecordBatch> read_all(const std::string& path, Par
 }
 
 inline void expect_equal(const arrow::RecordBatch& actual, const arrow::RecordBatch& expected) {
-  EXPECT_TRUE(actual.Equals(expected, false, arrow::EqualOptions::Defaults().nans_equal(true).signed_zeros_equal(false)))
+  EXPECT_TRUE(
+      actual.Equals(expected, false, arrow::EqualOptions::Defaults().nans_equal(true).signed_zeros_equal(false)))
       << "got " << actual.ToString() << "\nwant " << expected.ToString();
 }
 

@@ -17,8 +17,9 @@ Schema table_schema() {
   Field absent = field(20, "absent", primitive(TypeId::long_));
   Field constant = field(21, "constant", primitive(TypeId::long_));
   constant.initial_default = Value(int64_t{7});
-  return Schema({field(1, "seq", primitive(TypeId::long_), true), field(2, "i", primitive(TypeId::int_)), field(3, "d", primitive(TypeId::double_)),
-                 field(4, "s", primitive(TypeId::string)), field(5, "b", primitive(TypeId::boolean_)), field(6, "dec", Type::decimal(20, 2)),
+  return Schema({field(1, "seq", primitive(TypeId::long_), true), field(2, "i", primitive(TypeId::int_)),
+                 field(3, "d", primitive(TypeId::double_)), field(4, "s", primitive(TypeId::string)),
+                 field(5, "b", primitive(TypeId::boolean_)), field(6, "dec", Type::decimal(20, 2)),
                  field(7, "ts", primitive(TypeId::timestamp)), absent, constant});
 }
 
@@ -44,7 +45,9 @@ std::shared_ptr<arrow::RecordBatch> random_rows(std::mt19937_64& random, int64_t
     const int64_t value = base + static_cast<int64_t>(random() % 10);
     check(seq.Append(first_seq + row), "");
     check(is_null() ? i.AppendNull() : i.Append(static_cast<int32_t>(value)), "");
-    const double number = random() % 10 == 0 ? std::numeric_limits<double>::quiet_NaN() : random() % 10 == 0 ? -0.0 : static_cast<double>(value) / 4;
+    const double number = random() % 10 == 0   ? std::numeric_limits<double>::quiet_NaN()
+                          : random() % 10 == 0 ? -0.0
+                                               : static_cast<double>(value) / 4;
     check(is_null() ? d.AppendNull() : d.Append(number), "");
     check(is_null() ? s.AppendNull() : s.Append("k" + std::to_string(value) + std::string(random() % 30, 'z')), "");
     check(is_null() ? b.AppendNull() : b.Append(value % 2 == 0 || base > 0), "");
@@ -76,20 +79,31 @@ ExpressionPtr random_predicate(std::mt19937_64& random) {
     return column == "i" ? Value(static_cast<int32_t>(n)) : Value(n);
   };
   switch (random() % 11) {
-    case 0: return predicate(Op::is_null, column);
-    case 1: return predicate(Op::not_null, column);
-    case 2: return predicate(Op::lt, column, {literal(number)});
-    case 3: return predicate(Op::lt_eq, column, {literal(number)});
-    case 4: return predicate(Op::gt, column, {literal(number)});
-    case 5: return predicate(Op::gt_eq, column, {literal(number)});
-    case 6: return predicate(Op::eq, column, {literal(column == "constant" ? 7 : number)});
-    case 7: return predicate(Op::not_eq_, column, {literal(number)});
-    case 8: return predicate(Op::in, column, {literal(number), literal(number + 1), literal(number / 2)});
+    case 0:
+      return predicate(Op::is_null, column);
+    case 1:
+      return predicate(Op::not_null, column);
+    case 2:
+      return predicate(Op::lt, column, {literal(number)});
+    case 3:
+      return predicate(Op::lt_eq, column, {literal(number)});
+    case 4:
+      return predicate(Op::gt, column, {literal(number)});
+    case 5:
+      return predicate(Op::gt_eq, column, {literal(number)});
+    case 6:
+      return predicate(Op::eq, column, {literal(column == "constant" ? 7 : number)});
+    case 7:
+      return predicate(Op::not_eq_, column, {literal(number)});
+    case 8:
+      return predicate(Op::in, column, {literal(number), literal(number + 1), literal(number / 2)});
     case 9:
       if (column == "d") return predicate(random() % 2 == 0 ? Op::is_nan : Op::not_nan, column);
       return predicate(Op::not_in, column, {literal(number), literal(number + 2)});
     default:
-      if (column == "s") return predicate(random() % 2 == 0 ? Op::starts_with : Op::not_starts_with, column, {"k" + std::to_string(number / 10)});
+      if (column == "s")
+        return predicate(random() % 2 == 0 ? Op::starts_with : Op::not_starts_with, column,
+                         {"k" + std::to_string(number / 10)});
       return predicate(Op::eq, column, {literal(number)});
   }
 }
@@ -97,9 +111,12 @@ ExpressionPtr random_predicate(std::mt19937_64& random) {
 ExpressionPtr random_filter(std::mt19937_64& random, int depth) {
   if (depth == 0 || random() % 3 == 0) return random_predicate(random);
   switch (random() % 3) {
-    case 0: return and_(random_filter(random, depth - 1), random_filter(random, depth - 1));
-    case 1: return or_(random_filter(random, depth - 1), random_filter(random, depth - 1));
-    default: return not_(random_filter(random, depth - 1));
+    case 0:
+      return and_(random_filter(random, depth - 1), random_filter(random, depth - 1));
+    case 1:
+      return or_(random_filter(random, depth - 1), random_filter(random, depth - 1));
+    default:
+      return not_(random_filter(random, depth - 1));
   }
 }
 
@@ -131,7 +148,8 @@ TEST(PagePruning, APrunedReadHasExactlyTheMatchingRowsOfAWholeOne) {
     options.page_row_limit = std::array{20, 64, 1000}[random() % 3];
     options.page_size_bytes = std::array{200, 1 << 20}[random() % 2];
     options.dict_size_bytes = std::array{100, 1 << 20}[random() % 2];
-    ParquetFileWriter writer(*make_local_file_io(), path, table_schema().select({"seq", "i", "d", "s", "b", "dec", "ts"}), options);
+    ParquetFileWriter writer(*make_local_file_io(), path,
+                             table_schema().select({"seq", "i", "d", "s", "b", "dec", "ts"}), options);
     for (int group = 0; group < 2; ++group) {
       writer.write(*random_rows(random, 700, group * 700));
       writer.end_row_group();
@@ -142,7 +160,10 @@ TEST(PagePruning, APrunedReadHasExactlyTheMatchingRowsOfAWholeOne) {
       const ExpressionPtr filter = bind(*random_filter(random, 2), table_schema());
       SCOPED_TRACE(to_string(*filter));
       ReadCounters counters;
-      ParquetReadRequest request{.projection = table_schema(), .filter = filter, .batch_rows_max = static_cast<int64_t>(random() % 200) + 1, .counters = &counters};
+      ParquetReadRequest request{.projection = table_schema(),
+                                 .filter = filter,
+                                 .batch_rows_max = static_cast<int64_t>(random() % 200) + 1,
+                                 .counters = &counters};
       const auto pruned = read_batches(path, request);
       pages_pruned += counters.pages_pruned;
       ASSERT_EQ(matching_positions(pruned, *whole, *filter), matching_positions({{whole, 0}}, *whole, *filter));
@@ -163,7 +184,8 @@ TEST(PagePruning, ReadingTheLastThousandRowsDecodesThemAndLessThanAPageMore) {
   for (int64_t first = 0; first < 25000; first += 5000) writer.write(*random_rows(random, 5000, first));
   writer.close();
   ReadCounters counters;
-  ParquetReadRequest request{.projection = schema, .filter = bind(*parse_expression("seq >= 24000"), schema), .counters = &counters};
+  ParquetReadRequest request{
+      .projection = schema, .filter = bind(*parse_expression("seq >= 24000"), schema), .counters = &counters};
   int64_t rows = 0;
   for (const auto& batch : read_batches(path, request)) rows += batch.batch->num_rows();
   EXPECT_EQ(rows, 1000);
@@ -184,10 +206,12 @@ TEST(PagePruning, ColumnsBesideTheFilterAreNotReadWhereNoRowMatches) {
     check(k.Append(i % 2 == 0 ? i : -i), "");  // bounds say nothing of 3
     check(payload.Append("row " + std::to_string(i)), "");
   }
-  writer.write(*arrow::RecordBatch::Make(to_arrow_schema(schema), 1000, {k.Finish().ValueOrDie(), payload.Finish().ValueOrDie()}));
+  writer.write(*arrow::RecordBatch::Make(to_arrow_schema(schema), 1000,
+                                         {k.Finish().ValueOrDie(), payload.Finish().ValueOrDie()}));
   writer.close();
   ReadCounters counters;
-  ParquetReadRequest request{.projection = schema, .filter = bind(*parse_expression("k = 3"), schema), .counters = &counters};
+  ParquetReadRequest request{
+      .projection = schema, .filter = bind(*parse_expression("k = 3"), schema), .counters = &counters};
   EXPECT_TRUE(read_batches(path, request).empty());
   EXPECT_EQ(counters.values_decoded, 1000);  // of k alone
   // One match: its row alone comes.
@@ -210,7 +234,9 @@ TEST(PagePruning, AColumnOfNaNsIsNotPrunedByItsBounds) {
   // Bounds 5..5 (cases.md 1): the NaN is not 5 and must come.
   const auto read = [&](const std::string& filter) {
     int64_t rows = 0;
-    for (const auto& batch : read_batches(path, {.projection = schema, .filter = bind(*parse_expression(filter), schema)})) rows += batch.batch->num_rows();
+    for (const auto& batch :
+         read_batches(path, {.projection = schema, .filter = bind(*parse_expression(filter), schema)}))
+      rows += batch.batch->num_rows();
     return rows;
   };
   EXPECT_EQ(read("d != 5"), 2);

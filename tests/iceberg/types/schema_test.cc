@@ -93,7 +93,8 @@ TEST(Schema, SurvivesJson) {
       R"json("initial-default":"-12.50","write-default":"1.00"},)json"
       R"({"id":3,"name":"l","required":false,"type":{"type":"list","element-id":5,"element-required":false,"element":)"
       R"({"type":"struct","fields":[{"id":6,"name":"x","required":false,"type":"string"}]}}},)"
-      R"({"id":4,"name":"m","required":false,"type":{"type":"map","key-id":7,"key":"string","value-id":8,"value-required":true,"value":"double"}}]})";
+      R"({"id":4,"name":"m","required":false,"type":{"type":"map","key-id":7,"key":"string","value-id":8,)"
+      R"("value-required":true,"value":"double"}}]})";
   const Schema schema = Schema::from_json(parse_json(text, "test"), "test");
   EXPECT_EQ(schema.to_json().dump(), text);
   EXPECT_TRUE(schema.same_fields(Schema::from_json(schema.to_json(), "test")));

@@ -17,11 +17,12 @@ namespace firn::iceberg {
 namespace {
 
 Schema events() {
-  return Schema({field(1, "id", primitive(TypeId::long_)), field(2, "ts", primitive(TypeId::timestamp)), field(3, "kind", primitive(TypeId::string)),
-                 field(4, "d", primitive(TypeId::double_))});
+  return Schema({field(1, "id", primitive(TypeId::long_)), field(2, "ts", primitive(TypeId::timestamp)),
+                 field(3, "kind", primitive(TypeId::string)), field(4, "d", primitive(TypeId::double_))});
 }
 
-TableMetadata table(const TempFolder& folder, Schema schema, std::vector<PartitionField> partitions = {}, std::vector<SortField> order = {}) {
+TableMetadata table(const TempFolder& folder, Schema schema, std::vector<PartitionField> partitions = {},
+                    std::vector<SortField> order = {}) {
   TableMetadata metadata;
   metadata.location = folder / "table";
   metadata.schemas = {std::move(schema)};
@@ -39,14 +40,19 @@ PartitionField partition(int32_t source, const std::string& transform, const std
 SortField ascending(int32_t source, const std::string& transform = "identity") {
   return {.transform = Transform::parse(transform), .source_ids = {source}};
 }
-SortField descending(int32_t source) { return {.transform = Transform::parse("identity"), .source_ids = {source}, .ascending = false, .nulls_first = false}; }
+SortField descending(int32_t source) {
+  return {.transform = Transform::parse("identity"), .source_ids = {source}, .ascending = false, .nulls_first = false};
+}
 
-std::shared_ptr<arrow::RecordBatch> rows_of(const DataFile& file, const Schema& schema) { return read_all(file.file_path, {.projection = schema}); }
+std::shared_ptr<arrow::RecordBatch> rows_of(const DataFile& file, const Schema& schema) {
+  return read_all(file.file_path, {.projection = schema});
+}
 
 std::vector<int64_t> ids_of(const DataFile& file, const Schema& schema) {
   const auto rows = rows_of(file, schema);
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < rows->num_rows(); ++i) ids.push_back(static_cast<const arrow::Int64Array&>(*rows->column(0)).Value(i));
+  for (int64_t i = 0; i < rows->num_rows(); ++i)
+    ids.push_back(static_cast<const arrow::Int64Array&>(*rows->column(0)).Value(i));
   return ids;
 }
 
@@ -77,14 +83,18 @@ TEST(AppendWriter, NoRowsMakeNoFiles) {
 
 TEST(AppendWriter, EachPartitionGetsItsFilesWithItsTupleAndPath) {
   const TempFolder folder;
-  const TableMetadata metadata = table(folder, events(), {partition(2, "day", "ts_day"), partition(3, "identity", "kind", 1001)});
+  const TableMetadata metadata =
+      table(folder, events(), {partition(2, "day", "ts_day"), partition(3, "identity", "kind", 1001)});
   AppendWriter writer(make_local_file_io(), metadata);
   // −1 µs is the day before 1970.
-  writer.write(batch_of(events(), R"([[1, -1, "a/b", 0], [2, 0, "a/b", 0], [3, 86399999999, "a/b", 0], [4, null, null, 0], [5, -1, "a/b", 0]])"));
+  writer.write(batch_of(
+      events(),
+      R"([[1, -1, "a/b", 0], [2, 0, "a/b", 0], [3, 86399999999, "a/b", 0], [4, null, null, 0], [5, -1, "a/b", 0]])"));
   const auto files = writer.finish();
   std::map<std::string, std::vector<int64_t>> by_folder;
   for (const DataFile& file : files) {
-    by_folder[std::filesystem::path(file.file_path).parent_path().string().substr((folder / "table/data/").size())] = ids_of(file, events());
+    by_folder[std::filesystem::path(file.file_path).parent_path().string().substr((folder / "table/data/").size())] =
+        ids_of(file, events());
     ASSERT_EQ(file.partition.size(), 2U);
   }
   EXPECT_EQ(by_folder, (std::map<std::string, std::vector<int64_t>>{{"ts_day=1969-12-31/kind=a%2Fb", {1, 5}},
@@ -95,34 +105,48 @@ TEST(AppendWriter, EachPartitionGetsItsFilesWithItsTupleAndPath) {
 
 TEST(AppendWriter, EveryTransformGroupsAsItsValuesDo) {
   const TempFolder folder;
-  const Schema schema({field(1, "id", primitive(TypeId::long_)), field(2, "ts", primitive(TypeId::timestamptz)), field(3, "date", primitive(TypeId::date)),
-                       field(4, "s", primitive(TypeId::string)), field(5, "dec", Type::decimal(9, 2)), field(6, "b", primitive(TypeId::boolean_)),
-                       field(7, "ns", primitive(TypeId::timestamp_ns)), field(8, "st", Type::struct_of({field(9, "x", primitive(TypeId::int_))}))});
+  const Schema schema({field(1, "id", primitive(TypeId::long_)), field(2, "ts", primitive(TypeId::timestamptz)),
+                       field(3, "date", primitive(TypeId::date)), field(4, "s", primitive(TypeId::string)),
+                       field(5, "dec", Type::decimal(9, 2)), field(6, "b", primitive(TypeId::boolean_)),
+                       field(7, "ns", primitive(TypeId::timestamp_ns)),
+                       field(8, "st", Type::struct_of({field(9, "x", primitive(TypeId::int_))}))});
   std::mt19937_64 random(7);
   std::string text = "[";
   for (int i = 0; i < 300; ++i) {
-    const auto number = [&](int64_t range) { return std::to_string(static_cast<int64_t>(random() % static_cast<uint64_t>(2 * range)) - range); };
+    const auto number = [&](int64_t step = 1) {
+      return std::to_string((static_cast<int64_t>(random() % 6) - 3) * step);
+    };
     const auto maybe = [&](std::string value) { return random() % 8 == 0 ? "null" : value; };
-    text += (i > 0 ? ",[" : "[") + std::to_string(i) + "," + maybe(number(4000) + "0000000000") + "," + maybe(number(500)) + "," +
-            maybe("\"s" + number(40) + "\"") + "," + maybe("\"" + number(90) + ".25\"") + "," + maybe(random() % 2 == 0 ? "true" : "false") + "," +
-            maybe(number(4000) + "000000000000") + "," + maybe("[" + maybe(number(30)) + "]") + "]";
+    text += (i > 0 ? ",[" : "[") + std::to_string(i) + "," + maybe(number(13333333333333)) + "," + maybe(number(13)) +
+            "," + maybe("\"s" + number() + "\"") + "," + maybe("\"" + number() + ".25\"") + "," +
+            maybe(random() % 2 == 0 ? "true" : "false") + "," + maybe(number(13333333333333333)) + "," +
+            maybe("[" + maybe(number()) + "]") + "]";
   }
   const auto rows = batch_of(schema, text + "]");
   const std::vector<PartitionField> specs = {
-      partition(2, "year", "p"), partition(2, "month", "p"), partition(2, "day", "p"), partition(2, "hour", "p"), partition(3, "month", "p"),
-      partition(3, "identity", "p"), partition(4, "identity", "p"), partition(4, "truncate[2]", "p"), partition(4, "bucket[5]", "p"),
-      partition(1, "bucket[7]", "p"), partition(1, "truncate[100]", "p"), partition(5, "identity", "p"), partition(5, "bucket[3]", "p"),
-      partition(6, "identity", "p"), partition(7, "hour", "p"), partition(7, "year", "p"), partition(9, "identity", "p"), partition(1, "void", "p")};
+      partition(2, "year", "p"),      partition(2, "month", "p"),         partition(2, "day", "p"),
+      partition(2, "hour", "p"),      partition(3, "month", "p"),         partition(3, "identity", "p"),
+      partition(4, "identity", "p"),  partition(4, "truncate[2]", "p"),   partition(4, "bucket[5]", "p"),
+      partition(1, "bucket[7]", "p"), partition(1, "truncate[100]", "p"), partition(5, "identity", "p"),
+      partition(5, "bucket[3]", "p"), partition(6, "identity", "p"),      partition(7, "hour", "p"),
+      partition(7, "year", "p"),      partition(9, "identity", "p"),      partition(1, "void", "p")};
   const auto source_value = [&](const PartitionField& spec, int64_t row) -> Value {
     const auto column = [&](int index) { return rows->column(index); };
     const auto scalar = [&](const arrow::Array& array) -> Value {
       if (array.IsNull(row)) return {};
       switch (array.type_id()) {
-        case arrow::Type::INT64: case arrow::Type::TIMESTAMP: return array.data()->GetValues<int64_t>(1)[row];
-        case arrow::Type::INT32: case arrow::Type::DATE32: return array.data()->GetValues<int32_t>(1)[row];
-        case arrow::Type::STRING: return std::string(static_cast<const arrow::StringArray&>(array).GetView(row));
-        case arrow::Type::BOOL: return static_cast<const arrow::BooleanArray&>(array).Value(row);
-        default: return arrow::Decimal128(static_cast<const arrow::Decimal128Array&>(array).GetValue(row));
+        case arrow::Type::INT64:
+        case arrow::Type::TIMESTAMP:
+          return array.data()->GetValues<int64_t>(1)[row];
+        case arrow::Type::INT32:
+        case arrow::Type::DATE32:
+          return array.data()->GetValues<int32_t>(1)[row];
+        case arrow::Type::STRING:
+          return std::string(static_cast<const arrow::StringArray&>(array).GetView(row));
+        case arrow::Type::BOOL:
+          return static_cast<const arrow::BooleanArray&>(array).Value(row);
+        default:
+          return arrow::Decimal128(static_cast<const arrow::Decimal128Array&>(array).GetValue(row));
       }
     };
     if (spec.source_id() != 9) return scalar(*column(spec.source_id() - 1));
@@ -139,8 +163,10 @@ TEST(AppendWriter, EveryTransformGroupsAsItsValuesDo) {
     int64_t total = 0;
     for (const DataFile& file : files) {
       const Type& result = *result_type(spec.transform, schema.find_field(spec.source_id())->type);
-      EXPECT_TRUE(seen.insert(is_null(file.partition[0]) ? "" : "v" + to_bytes(file.partition[0], result)).second) << "two files of one partition";
-      for (int64_t id : ids_of(file, schema)) EXPECT_EQ(apply(spec.transform, source_value(spec, id), source), file.partition[0]);
+      EXPECT_TRUE(seen.insert(is_null(file.partition[0]) ? "" : "v" + to_bytes(file.partition[0], result)).second)
+          << "two files of one partition";
+      for (int64_t id : ids_of(file, schema))
+        EXPECT_EQ(apply(spec.transform, source_value(spec, id), source), file.partition[0]);
       total += file.record_count;
     }
     EXPECT_EQ(total, 300);
@@ -152,10 +178,14 @@ TEST(AppendWriter, SortedRowsComeOutInTheSortOrder) {
   const TempFolder folder;
   const TableMetadata metadata = table(folder, events(), {}, {descending(2), ascending(4)});
   AppendWriter writer(make_local_file_io(), metadata);
-  auto rows = batch_of(events(), R"([[0, null, "", 1], [1, 5, "", 2], [2, 7, "", null], [3, 5, "", 3], [4, 5, "", null], [5, 5, "", 0.0], [6, 5, "", 0], [7, 5, "", 9]])");
+  auto rows = batch_of(
+      events(),
+      R"([[0, null, "", 1], [1, 5, "", 2], [2, 7, "", null], [3, 5, "", 3], [4, 5, "", null], [5, 5, "", 0.0], [6, 5, "", 0], [7, 5, "", 9]])");
   arrow::DoubleBuilder d;
-  check(d.AppendValues({1, 2, 0, std::numeric_limits<double>::quiet_NaN(), 0, 0.0, -0.0, -std::numeric_limits<double>::infinity()},
-                       {true, true, false, true, false, true, true, true}), "");
+  check(d.AppendValues(
+            {1, 2, 0, std::numeric_limits<double>::quiet_NaN(), 0, 0.0, -0.0, -std::numeric_limits<double>::infinity()},
+            {true, true, false, true, false, true, true, true}),
+        "");
   rows = check(rows->SetColumn(3, rows->schema()->field(3), d.Finish().ValueOrDie()), "");
   writer.write(rows->Slice(0, 5));
   writer.write(rows->Slice(5));
@@ -181,8 +211,11 @@ TEST(AppendWriter, SortedPartitionsAreTheSameWithHardlyAnyMemoryAndWithPlenty) {
   for (int b = 0; b < 40; ++b) {
     std::string text = "[";
     for (int i = 0; i < 200; ++i) {
-      Row row{static_cast<int64_t>(rows.size()), random() % 9 == 0 ? std::nullopt : std::optional<int64_t>(random() % 3), "k" + std::to_string(random() % 50) + std::string(random() % 20, '-')};
-      text += (i > 0 ? ",[" : "[") + std::to_string(row.id) + "," + (row.day ? std::to_string(*row.day * kDay + 5) : "null") + ",\"" + row.kind + "\",1]";
+      Row row{static_cast<int64_t>(rows.size()),
+              random() % 9 == 0 ? std::nullopt : std::optional<int64_t>(random() % 3),
+              "k" + std::to_string(random() % 50) + std::string(random() % 20, '-')};
+      text += (i > 0 ? ",[" : "[") + std::to_string(row.id) + "," +
+              (row.day ? std::to_string(*row.day * kDay + 5) : "null") + ",\"" + row.kind + "\",1]";
       rows.push_back(std::move(row));
     }
     batches.push_back(batch_of(events(), text + "]"));
@@ -210,12 +243,15 @@ TEST(AppendWriter, MorePartitionsThanOpenFilesKeepTheirOrderToo) {
   const TempFolder folder;
   const Schema schema({field(1, "id", primitive(TypeId::long_)), field(2, "p", primitive(TypeId::int_))});
   for (const bool already_sorted : {false, true}) {
-    TableMetadata metadata = table(folder, schema, {partition(2, "identity", "p")}, already_sorted ? std::vector<SortField>{ascending(1)} : std::vector<SortField>{});
-    AppendWriter writer(make_local_file_io(), metadata, {.memory_bytes_max = 64 << 10, .already_sorted = already_sorted});
+    TableMetadata metadata = table(folder, schema, {partition(2, "identity", "p")},
+                                   already_sorted ? std::vector<SortField>{ascending(1)} : std::vector<SortField>{});
+    AppendWriter writer(make_local_file_io(), metadata,
+                        {.memory_bytes_max = 64 << 10, .already_sorted = already_sorted});
     int64_t id = 0;
     for (int b = 0; b < 10; ++b) {
       std::string text = "[";
-      for (int i = 0; i < 200; ++i, ++id) text += (i > 0 ? ",[" : "[") + std::to_string(id) + "," + std::to_string(id * 7 % 40) + "]";
+      for (int i = 0; i < 200; ++i, ++id)
+        text += (i > 0 ? ",[" : "[") + std::to_string(id) + "," + std::to_string(id * 7 % 40) + "]";
       writer.write(batch_of(schema, text + "]"));
     }
     const auto files = writer.finish();
@@ -248,12 +284,15 @@ TEST(AppendWriter, FilesAreRolledAtTheTargetSize) {
   }
   const auto schema = to_arrow_schema(events());
   auto nulls = check(arrow::MakeArrayOfNull(schema->field(1)->type(), kRows), "");
-  writer.write(arrow::RecordBatch::Make(schema, kRows, {id.Finish().ValueOrDie(), nulls, kind.Finish().ValueOrDie(), d.Finish().ValueOrDie()}));
+  writer.write(arrow::RecordBatch::Make(
+      schema, kRows, {id.Finish().ValueOrDie(), nulls, kind.Finish().ValueOrDie(), d.Finish().ValueOrDie()}));
   const auto files = writer.finish();
   ASSERT_GE(files.size(), 4U);
   int64_t next = 1;
   for (size_t i = 0; i < files.size(); ++i) {
-    if (i + 1 < files.size()) EXPECT_NEAR(static_cast<double>(files[i].file_size_bytes), 230000, 60000);
+    if (i + 1 < files.size()) {
+      EXPECT_NEAR(static_cast<double>(files[i].file_size_bytes), 230000, 60000);
+    }
     for (int64_t one : ids_of(files[i], events())) EXPECT_EQ(one, next++);
   }
   EXPECT_EQ(next, kRows + 1);
@@ -267,7 +306,8 @@ TEST(AppendWriter, WhatIsNotFinishedIsRemoved) {
     writer.write(batch_of(events(), R"([[1, 0, "a", 1], [2, 0, "b", 1]])"));
   }
   int files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) files += entry.is_regular_file();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+    files += entry.is_regular_file();
   EXPECT_EQ(files, 0);
 }
 
@@ -275,7 +315,8 @@ TEST(AppendWriter, ABatchThatDoesNotFitIsRefusedWhole) {
   const TempFolder folder;
   AppendWriter writer(make_local_file_io(), table(folder, events()));
   writer.write(batch_of(events(), R"([[1, 0, "a", 1]])"));
-  EXPECT_EQ(kind_of([&] { writer.write(batch_of(arrow::schema({arrow::field("id", arrow::utf8())}), R"([["x"]])")); }), ErrorKind::schema_mismatch);
+  EXPECT_EQ(kind_of([&] { writer.write(batch_of(arrow::schema({arrow::field("id", arrow::utf8())}), R"([["x"]])")); }),
+            ErrorKind::schema_mismatch);
   writer.write(batch_of(events(), R"([[2, 0, "b", 1]])"));
   const auto files = writer.finish();
   ASSERT_EQ(files.size(), 1U);

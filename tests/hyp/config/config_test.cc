@@ -1,0 +1,189 @@
+#include "hyp/config.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "support/temp_folder.h"
+
+namespace firn::hyp {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string config_error(const std::string& text) {
+  try {
+    parse_config(text, "/etc/hyp.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::config) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string dataset_error(const std::string& body) { return config_error("{\"datasets\": {\"d\": {\n" + body + "\n}}}"); }
+
+TEST(Config, AnEmptyObjectIsAllDefaults) {
+  const Config config = parse_config("{}", "/etc/hyp.json");
+  EXPECT_EQ(config.cache_root, "/etc/.hyp/cache");
+  EXPECT_EQ(config.state_dir, "/etc/.hyp/state");
+  EXPECT_TRUE(config.allow_undeclared_datasets);
+  EXPECT_EQ(config.listen, "127.0.0.1:4747");
+  EXPECT_TRUE(config.sinks.empty());
+  EXPECT_TRUE(config.token.empty());
+}
+
+TEST(Config, TheInitialFileSaysTheDefaults) {
+  const Config initial = parse_config(initial_config_text(), "/etc/hyp.json");
+  const Config defaults = parse_config("{}", "/etc/hyp.json");
+  EXPECT_EQ(initial.cache_root, defaults.cache_root);
+  EXPECT_EQ(initial.state_dir, defaults.state_dir);
+  EXPECT_EQ(initial.allow_undeclared_datasets, defaults.allow_undeclared_datasets);
+  EXPECT_TRUE(initial.datasets.empty());
+  EXPECT_TRUE(initial.sinks.empty());
+  EXPECT_TRUE(initial.collect.empty());
+  EXPECT_EQ(initial.listen, defaults.listen);
+  EXPECT_EQ(initial.flush_interval_ms, defaults.flush_interval_ms);
+  EXPECT_EQ(initial.flush_bytes, defaults.flush_bytes);
+  EXPECT_EQ(initial.spool_bytes_max, defaults.spool_bytes_max);
+}
+
+TEST(Config, TheExamplesOfTheInitialFileAreValidTogether) {
+  TempFolder folder;
+  std::ofstream(folder / "token") << "secret\n";
+  std::string text = initial_config_text();
+  for (size_t at = 0; (at = text.find("//> ", at)) != std::string::npos;) text.erase(at, 4);
+  const Config config = parse_config(text, folder / "hyp.json");
+  const DatasetConfig requests = config.dataset("requests");
+  ASSERT_TRUE(requests.schema.has_value());
+  EXPECT_EQ(requests.schema->fields().size(), 6U);
+  EXPECT_EQ(requests.schema->fields()[1].type->id(), iceberg::TypeId::long_);
+  EXPECT_TRUE(requests.schema->fields()[1].required);
+  EXPECT_EQ(requests.schema->find_field("amount")->type->to_string(), "decimal(9,2)");
+  EXPECT_EQ(requests.schema->find_field("tags")->type->element().type->id(), iceberg::TypeId::string);
+  EXPECT_EQ(requests.schema->find_field("client.port")->type->id(), iceberg::TypeId::int_);
+  EXPECT_EQ(requests.row_bytes_max, DatasetConfig{}.row_bytes_max);
+  EXPECT_EQ(requests.retention_days, 30);
+  EXPECT_TRUE(requests.dedupe_content);
+  ASSERT_EQ(config.sinks.size(), 2U);
+  EXPECT_EQ(config.sinks[0].unit_rows_max, SinkConfig{}.unit_rows_max);
+  EXPECT_EQ(config.sinks[0].unit_bytes_max, SinkConfig{}.unit_bytes_max);
+  EXPECT_EQ(config.sinks[1].kind, SinkKind::iceberg);
+  EXPECT_EQ(config.sinks[1].path, folder / "warehouse");
+  EXPECT_EQ(config.collect.at(0).glob, "/var/log/nginx/*.json");
+  EXPECT_EQ(config.token, "secret");
+  EXPECT_EQ(config.trace_file, folder / "trace.jsonl");
+}
+
+TEST(Config, CommentsAndTrailingCommasAreFine) {
+  const Config config = parse_config("\xEF\xBB\xBF// a\n{ /* b \n */ \"cacheRoot\": \"//x/*y*/\", // c\n \"sinks\": [], }", "/etc/hyp.json");
+  EXPECT_EQ(config.cache_root, "//x/*y*/");
+}
+
+TEST(Config, ColumnsAreDeclaredAsAnObjectOrAsAList) {
+  const Config config = parse_config(
+      R"({"datasets": {
+            "a": {"columns": {"id": "long", "at": {"type": "timestamptz", "required": true}, "m": "map<string, list<double>>"}},
+            "b": {"columns": [{"name": "id", "type": "long", "required": true}, {"name": "x", "type": "fixed[16]"}], "additionalColumns": true}}})",
+      "/etc/hyp.json");
+  const DatasetConfig a = config.dataset("a");
+  EXPECT_FALSE(a.allow_new_columns);
+  EXPECT_EQ(a.schema->fields()[0].id, 1);
+  EXPECT_FALSE(a.schema->fields()[0].required);
+  EXPECT_TRUE(a.schema->fields()[1].required);
+  EXPECT_EQ(a.schema->find_field("m.value.element")->type->id(), iceberg::TypeId::double_);
+  EXPECT_TRUE(config.dataset("b").allow_new_columns);
+  EXPECT_EQ(config.dataset("b").schema->fields()[1].type->length(), 16);
+}
+
+TEST(Config, UndeclaredDatasetsHaveTheDefaultsUnlessRefused) {
+  const Config open = parse_config(R"({"datasets": {"Known": {}}})", "/etc/hyp.json");
+  EXPECT_EQ(open.dataset("other").name, "other");
+  EXPECT_THROW(open.dataset("known"), Error);  // differs only in case
+  for (const std::string name : {"", ".hidden", "a/b", "a..b", "ä", std::string(129, 'a').c_str()}) EXPECT_THROW(open.dataset(name), Error) << name;
+  EXPECT_EQ(open.dataset(std::string(128, 'a')).name.size(), 128U);
+  const Config closed = parse_config(R"({"datasets": {"known": {}}, "undeclaredDatasets": false})", "/etc/hyp.json");
+  EXPECT_EQ(closed.dataset("known").name, "known");
+  EXPECT_THROW(closed.dataset("other"), Error);
+}
+
+TEST(Config, ErrorsNameFileLineAndKey) {
+  EXPECT_THAT(config_error("{\n  \"cacheroot\": \"x\"\n}"),
+              AllOf(HasSubstr("/etc/hyp.json, line 2"), HasSubstr("\"cacheroot\""), HasSubstr("did you mean \"cacheRoot\"")));
+  EXPECT_THAT(config_error("{\n\n  \"listen\":\n 5}"), AllOf(HasSubstr("line 3"), HasSubstr("\"listen\""), HasSubstr("string")));
+  EXPECT_THAT(config_error("{\"listen\": \"localhost\"}"), HasSubstr("host:port"));
+  EXPECT_THAT(config_error("{\n\"listen\": \"a:1\",\n\"listen\": \"b:1\"}"), AllOf(HasSubstr("line 3"), HasSubstr("twice")));
+  EXPECT_THAT(config_error("{\n\"flushBytes\": 0}"), AllOf(HasSubstr("line 2"), HasSubstr("at least 1")));
+  EXPECT_THAT(config_error("{\"flushBytes\": 1.5}"), HasSubstr("integer"));
+  EXPECT_THAT(config_error("{\"flushBytes\": 99999999999999999999}"), HasSubstr("integer"));
+  EXPECT_THAT(config_error("[]"), HasSubstr("object"));
+  EXPECT_THAT(config_error("{\n\"cacheRoot\" \"x\"}"), AllOf(HasSubstr("line 2"), HasSubstr("':'")));
+  EXPECT_THAT(config_error("{\n\"cacheRoot\": yes}"), AllOf(HasSubstr("line 2"), HasSubstr("'yes'")));
+  EXPECT_THAT(config_error("{\n\"cacheRoot\": \"x}\n"), AllOf(HasSubstr("line 2"), HasSubstr("string")));
+  EXPECT_THAT(config_error("{\n/* "), AllOf(HasSubstr("line 2"), HasSubstr("comment")));
+  EXPECT_THAT(config_error("{}\n{}"), AllOf(HasSubstr("line 2"), HasSubstr("after")));
+  EXPECT_THAT(config_error(std::string(100, '[')), HasSubstr("too deeply"));
+  EXPECT_THAT(config_error("{\"tokenFile\": \"absent\"}"), AllOf(HasSubstr("tokenFile"), HasSubstr("absent")));
+  EXPECT_THAT(config_error("{\"tokenEnv\": \"HYP_NO_SUCH_VARIABLE\"}"), HasSubstr("HYP_NO_SUCH_VARIABLE"));
+}
+
+TEST(Config, DatasetsAreChecked) {
+  EXPECT_THAT(config_error("{\"datasets\": {\n\"a/b\": {}}}"), AllOf(HasSubstr("line 2"), HasSubstr("a/b")));
+  EXPECT_THAT(config_error("{\"datasets\": {\"a\": {},\n\"A\": {}}}"), AllOf(HasSubstr("line 2"), HasSubstr("case")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\",\n \"A\": \"long\"}"), AllOf(HasSubstr("line 3"), HasSubstr("case")));
+  EXPECT_THAT(dataset_error("\"columns\": {\n\"_hyp_x\": \"long\"}"), AllOf(HasSubstr("line 3"), HasSubstr("reserved")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"log\"}"), AllOf(HasSubstr("line 2"), HasSubstr("unknown type \"log\""), HasSubstr("long")));
+  for (const std::string type : {"list<long", "list<>", "map<long, string>", "struct<a int>", "struct<>", "decimal(9)", "decimal(39,0)",
+                                 "decimal(2,3)", "fixed[0]", "long long", "variant", ""}) {
+    EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"" + type + "\"}"), HasSubstr("line 2")) << type;
+  }
+  EXPECT_THAT(dataset_error("\"columns\": {}"), HasSubstr("names no column"));
+  EXPECT_THAT(dataset_error("\"columns\": [{\"name\": \"a\"}]"), AllOf(HasSubstr("type"), HasSubstr("missing")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\"},\n\"primaryTimestampColumn\": \"a\""), AllOf(HasSubstr("line 3"), HasSubstr("no timestamp")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\"}, \"primaryTimestampColumn\": \"b\""), HasSubstr("no column \"b\""));
+  EXPECT_THAT(dataset_error("\"cachePartitioning\": {\"iceberg\": {\"fields\": [{\"column\": \"a\",\n\"transform\": \"weekly\"}]}}"),
+              AllOf(HasSubstr("line 3"), HasSubstr("weekly")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"double\"}, \"cachePartitioning\": {\"iceberg\": {\"fields\": [{\"column\": \"a\", \"transform\": \"day\"}]}}"),
+              HasSubstr("does not apply"));
+  EXPECT_THAT(dataset_error("\"retention\": {\"days\": 0}"), HasSubstr("at least 1"));
+  EXPECT_THAT(dataset_error("\"retention\": {\"day\": 1}"), HasSubstr("missing"));
+  EXPECT_THAT(dataset_error("\"dedupe\": \"all\""), HasSubstr("content"));
+}
+
+TEST(Config, SinksAreChecked) {
+  const auto sink_error = [](const std::string& sink) { return config_error("{\"undeclaredDatasets\": false, \"sinks\": [\n" + sink + "]}"); };
+  EXPECT_THAT(sink_error("{\"type\": \"blob\", \"path\": \"x\"}"), AllOf(HasSubstr("line 2"), HasSubstr("sinks[0].name")));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"s3\", \"path\": \"x\"}"), HasSubstr("\"s3\""));
+  EXPECT_THAT(sink_error("{\"name\": \"a/b\", \"type\": \"blob\", \"path\": \"x\"}"), HasSubstr("a/b"));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\",\n\"path\": \"x\",\n\"schedule\": \"* * *\"}"), AllOf(HasSubstr("line 4"), HasSubstr("schedule")));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"format\": \"csv\"}"), HasSubstr("csv"));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"format\": \"jsonl\", \"compression\": \"snappy\"}"), HasSubstr("snappy"));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"iceberg\", \"path\": \"x\", \"format\": \"parquet\"}"), HasSubstr("unknown key"));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"datasets\": [\"absent\"]}"), HasSubstr("\"absent\""));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\"},\n{\"name\": \"A\", \"type\": \"blob\", \"path\": \"x\"}"),
+              AllOf(HasSubstr("line 3"), HasSubstr("another sink")));
+}
+
+TEST(Config, TheOptionComesBeforeTheVariableBeforeTheHomeFolder) {
+  TempFolder folder;
+  std::filesystem::create_directories(folder / "home/.config/hyp");
+  std::ofstream(folder / "option.json") << R"({"cacheRoot": "o"})";
+  std::ofstream(folder / "variable.json") << R"({"cacheRoot": "v"})";
+  ASSERT_EQ(::setenv("HOME", (folder / "home").c_str(), 1), 0);
+  ASSERT_EQ(::setenv("HYP_CONFIG", (folder / "variable.json").c_str(), 1), 0);
+  EXPECT_EQ(find_config(folder / "option.json").cache_root, folder / "o");
+  EXPECT_EQ(find_config("").cache_root, folder / "v");
+  ::unsetenv("HYP_CONFIG");
+  EXPECT_EQ(find_config("").cache_root, folder / "home/.hyp/cache");
+  std::ofstream(folder / "home/.config/hyp/hyp.json") << R"({"cacheRoot": "h"})";
+  EXPECT_EQ(find_config("").cache_root, folder / "home/.config/hyp/h");
+  EXPECT_THROW(find_config(folder / "absent.json"), Error);
+}
+
+}  // namespace
+}  // namespace firn::hyp

@@ -1,0 +1,225 @@
+// Lost files, restored backups and copied caches: the destination's numbers decide (P10.5, P10.6).
+#include "hyp/sink/sink_box.h"
+
+#include "hyp/sink/offsets.h"
+
+namespace firn::hyp {
+namespace {
+
+const Lines kShared = {R"({"n":1})", R"({"n":2})", R"({"n":2})", R"({"n":3})"};
+const Lines kLater = {R"({"n":10})", R"({"n":11})"};
+const PartitionId kWeb = {"logs", "web"};
+
+class SinkCopies : public testing::TestWithParam<SinkKind> {
+ protected:
+  SinkBox box_;
+  SinkConfig sink_ = make_sink(GetParam(), box_.out());
+};
+
+// Two copies of the box's cache and state, of which one at a time is in the box's place: tables are where they were
+// made. The destination stays one.
+class Copies {
+ public:
+  explicit Copies(const SinkBox& box) : box_(box) { copy_folder(box.live, box.folder / "other"); }
+  // Puts the other one in place.
+  void turn() const {
+    for (const char* part : {"/cache", "/state"}) {
+      const std::string here = box_.live + part, other = box_.folder / "other" + part,
+                        between = box_.folder / "between";
+      fs::create_directories(here);
+      fs::create_directories(other);
+      fs::rename(here, between);
+      fs::rename(other, here);
+      fs::rename(between, other);
+    }
+  }
+
+ private:
+  const SinkBox& box_;
+};
+
+TEST_P(SinkCopies, ALostWatermarkIsFoundAgainAtTheDestination) {
+  sink_.unit_rows_max = 2;
+  box_.ingest_lines("logs", "web", kShared);
+  box_.ingest_lines("logs", "web", {R"({"n":5})"});
+  box_.ship_well(sink_);
+  const auto watermark = load_watermark(box_.watermark_file(sink_, kWeb));
+  fs::remove_all(box_.config.state_dir);
+  box_.ingest_lines("logs", "web", kLater);
+  const SinkRunReport report = box_.ship_well(sink_);
+  EXPECT_EQ(report.rows(), 2);
+  EXPECT_GT(report.partitions.at(0).recognised_units, 0);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kShared + Lines{R"({"n":5})"} + kLater));
+  const auto found = load_watermark(box_.watermark_file(sink_, kWeb));
+  EXPECT_GT(*found->seq, *watermark->seq);
+  EXPECT_EQ(found->exported_row_count, 7);
+}
+
+TEST_P(SinkCopies, AnOlderWatermarkRepeatsNothing) {
+  sink_.unit_rows_max = 2;
+  box_.ingest_lines("logs", "web", kShared);
+  SinkRunOptions options;
+  std::atomic<bool> cancelled{false};
+  options.cancelled = &cancelled;
+  options.progress = [&](const PartitionId&, int64_t) { cancelled = true; };
+  {
+    Cache cache(box_.config);
+    run_sink(cache, sink_, options);
+  }
+  const std::string path = box_.watermark_file(sink_, kWeb);
+  const std::string older = make_local_file_io()->read(path);
+  box_.ship_well(sink_);
+  box_.ingest_lines("logs", "web", kLater);
+  replace_file(path, older);  // its intent is lost with it
+  sink_.unit_rows_max = 100;  // and the unit grows past what landed
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 2);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kShared + kLater));
+}
+
+TEST_P(SinkCopies, ALostStateFolderOfARunningProcessIsNoCopyOfIt) {
+  Cache cache(box_.config);
+  ingest(cache, {make_frame("logs", "web", kShared)});
+  EXPECT_EQ(run_sink(cache, sink_).rows(), 4);
+  fs::remove_all(box_.config.state_dir);
+  const SinkRunReport report = run_sink(cache, sink_);
+  EXPECT_FALSE(report.failed()) << report.partitions.at(0).error;
+  EXPECT_EQ(report.rows(), 0);
+  ingest(cache, {make_frame("logs", "web", kLater)});
+  EXPECT_EQ(run_sink(cache, sink_).rows(), 2);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kShared + kLater));
+}
+
+TEST_P(SinkCopies, TwoCopiesShipSharedRowsOnceAndTheirOwnRowsEach) {
+  box_.ingest_lines("logs", "web", kShared);
+  const Copies copies(box_);
+  SinkConfig small = sink_;
+  small.unit_rows_max = 1;
+  box_.ship_well(small);
+  copies.turn();
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 0);
+  for (int turn = 0; turn < 6; ++turn) {
+    copies.turn();
+    const Lines own(static_cast<size_t>(turn % 2 + 1), turn % 2 == 0 ? R"({"of":"a"})" : R"({"of":"b"})");
+    box_.ingest_lines("logs", "web", own);
+    EXPECT_EQ(box_.ship_well(sink_).rows(), static_cast<int64_t>(own.size()));
+  }
+  const Lines a(3, R"({"of":"a"})"), b(6, R"({"of":"b"})");
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kShared + a + b));
+}
+
+TEST_P(SinkCopies, CopiesThatCutTheirUnitsDifferentlyMeetAgain) {
+  box_.ingest_lines("logs", "web", kShared);
+  const Copies copies(box_);
+  SinkConfig two = sink_, three = sink_;
+  two.unit_rows_max = 2;
+  three.unit_rows_max = 3;
+  std::atomic<bool> cancelled{false};
+  SinkRunOptions one_unit;
+  one_unit.cancelled = &cancelled;
+  one_unit.progress = [&](const PartitionId&, int64_t) { cancelled = true; };
+  {
+    Cache cache(box_.config);
+    EXPECT_EQ(run_sink(cache, two, one_unit).rows(), 2);
+  }
+  copies.turn();
+  EXPECT_EQ(box_.ship_well(three).rows(), 2) << "the rest";
+  copies.turn();
+  EXPECT_EQ(box_.ship_well(two).rows(), 0);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kShared));
+}
+
+TEST_P(SinkCopies, ACacheRestoredFromAnOlderBackupShipsItsNewRowsOnly) {
+  box_.ingest_lines("logs", "web", kShared);
+  const std::string backup = box_.folder / "backup";
+  for (const bool with_state : {false, true}) {
+    SCOPED_TRACE(with_state ? "with its state" : "without its state");
+    SinkBox box;
+    SinkConfig sink = sink_;
+    sink.path = box.out();
+    box.ingest_lines("logs", "web", kShared);
+    box.ship_well(sink);
+    copy_folder(box.live, backup);
+    box.ingest_lines("logs", "web", {R"({"lost":1})", R"({"lost":2})"});
+    box.ship_well(sink);
+    copy_folder(backup + "/cache", box.config.cache_root);
+    if (with_state) copy_folder(backup + "/state", box.config.state_dir);
+    box.ingest_lines("logs", "web", kLater);
+    EXPECT_EQ(box.ship_well(sink).rows(), 2);
+    EXPECT_EQ(delivered_rows(sink), sorted_rows(kShared + Lines{R"({"lost":1})", R"({"lost":2})"} + kLater));
+  }
+}
+
+TEST_P(SinkCopies, ANewCacheUnderTheOldStateShipsAllItsRows) {
+  box_.ingest_lines("logs", "web", kShared);
+  box_.ship_well(sink_);
+  fs::remove_all(box_.config.cache_root);
+  box_.ingest_lines("logs", "web", kLater);
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 2);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kShared + kLater));
+}
+
+TEST_P(SinkCopies, ADestinationThatLostConfirmedRowsStopsTheSink) {
+  box_.ingest_lines("logs", "web", kShared);
+  box_.ship_well(sink_);
+  const std::string older = box_.folder / "older";
+  copy_folder(box_.out(), older);
+  Cache cache(box_.config);
+  ingest(cache, {make_frame("logs", "web", kLater)});
+  EXPECT_EQ(run_sink(cache, sink_).rows(), 2);
+  copy_folder(older, box_.out());  // restored from a backup
+  ingest(cache, {make_frame("logs", "web", {R"({"n":20})"})});
+  const SinkRunReport report = run_sink(cache, sink_);
+  EXPECT_EQ(report.partitions.at(0).error_kind, "destination_behind");
+  EXPECT_NE(report.partitions.at(0).error.find("another path"), std::string::npos) << report.partitions.at(0).error;
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kShared));
+
+  SinkConfig anew = sink_;
+  anew.name = "anew";
+  anew.path = box_.live + "/anew";
+  EXPECT_EQ(run_sink(cache, anew).rows(), 7);
+  EXPECT_EQ(delivered_rows(anew), sorted_rows(kShared + kLater + Lines{R"({"n":20})"}));
+}
+
+TEST_P(SinkCopies, NumbersOfOurOwnOpenThatWeDidNotSendStopTheSink) {
+  Cache cache(box_.config);
+  ingest(cache, {make_frame("logs", "web", kShared)});
+  {
+    Cache twin(box_.config);  // stands for a copy of this running process, which has the open in its memory
+    ASSERT_EQ(run_sink(twin, sink_).rows(), 4);
+  }
+  // This process sent them; so to another place, where it did not.
+  SinkConfig elsewhere = sink_;
+  elsewhere.path = box_.live + "/moved";
+  copy_folder(box_.out(), elsewhere.path);
+  fs::remove_all(box_.config.state_dir);
+  const SinkRunReport report = run_sink(cache, elsewhere);
+  EXPECT_EQ(report.partitions.at(0).error_kind, "already_exists");
+  EXPECT_NE(report.partitions.at(0).error.find(cache.sequence().open_id()), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Destinations, SinkCopies, testing::Values(SinkKind::blob, SinkKind::iceberg),
+                         [](const auto& test) { return test.param == SinkKind::blob ? "blob" : "iceberg"; });
+
+TEST(SinkCopies, AnArchiveRolledBackStopsTheSink) {
+  SinkBox box;
+  const SinkConfig sink = make_sink(SinkKind::iceberg, box.out());
+  box.ingest_lines("logs", "web", kShared);
+  box.ship_well(sink);
+  box.ingest_lines("logs", "web", kLater);
+  box.ship_well(sink);
+  const auto io = make_local_file_io();
+  const auto operations = iceberg::open_filesystem_table(io, box.out() + "/hyp/logs");
+  const auto head = operations->load();
+  iceberg::TableMetadata next = *head.metadata;
+  next.current_snapshot_id = head.metadata->current_snapshot()->parent_snapshot_id;
+  next.refs["main"].snapshot_id = *next.current_snapshot_id;
+  ASSERT_EQ(operations->publish(head, next, 0).outcome, iceberg::PublishOutcome::landed);
+
+  box.ingest_lines("logs", "web", {R"({"n":20})"});
+  const SinkRunReport report = box.ship(sink);
+  EXPECT_EQ(report.partitions.at(0).error_kind, "destination_behind");
+  EXPECT_EQ(delivered_rows(sink), sorted_rows(kShared));
+}
+
+}  // namespace
+}  // namespace firn::hyp
