@@ -25,7 +25,9 @@ using iceberg::TypePtr;
 constexpr int64_t kRowBytesLimit = 1 << 30;  // frames hold a line whole
 
 std::string absolute(const std::string& path, const std::string& folder) {
-  return std::filesystem::path(path).is_absolute() ? path : std::filesystem::path(join_path(folder, path)).lexically_normal().string();
+  return std::filesystem::path(path).is_absolute()
+             ? path
+             : std::filesystem::path(join_path(folder, path)).lexically_normal().string();
 }
 
 std::string home_folder() {
@@ -52,27 +54,32 @@ class ConfigLoader {
   Field load_column(const std::string& key, const std::string& name, int line, const ConfigValue& type, bool required,
                     std::set<std::string>& folded, int32_t& next_id);
   void load_partitioning(ConfigReader& dataset, DatasetConfig& config);
-  void check_column(const ConfigReader& dataset, const std::string& key, const std::string& column, const DatasetConfig& config);
+  void check_column(const ConfigReader& dataset, const std::string& key, const std::string& column,
+                    const DatasetConfig& config);
   SinkConfig load_sink(const ConfigValue& value, size_t index);
   CollectConfig load_collect(const ConfigValue& value, size_t index);
   void load_token(ConfigReader& root, Config& config);
-  void check_dataset_name(const ConfigReader& reader, const std::string& key, const std::string& name, const Config& config);
+  void check_dataset_name(const ConfigReader& reader, const std::string& key, const std::string& name,
+                          const Config& config);
 
   const std::string& path_;
   std::string folder_;
 };
 
-Field ConfigLoader::load_column(const std::string& key, const std::string& name, int line, const ConfigValue& type, bool required,
-                                std::set<std::string>& folded, int32_t& next_id) {
+Field ConfigLoader::load_column(const std::string& key, const std::string& name, int line, const ConfigValue& type,
+                                bool required, std::set<std::string>& folded, int32_t& next_id) {
   if (name.empty()) fail_config(path_, line, key, "a column without a name");
-  if (is_hidden_column(name)) fail_config(path_, line, key, fmt::format("column \"{}\": names that begin with _hyp_ are reserved", name));
+  if (is_hidden_column(name))
+    fail_config(path_, line, key, fmt::format("column \"{}\": names that begin with _hyp_ are reserved", name));
   if (!folded.insert(fold_name(name)).second) {
-    fail_config(path_, line, key, fmt::format("column \"{}\": another has this name or differs from it only in case", name));
+    fail_config(path_, line, key,
+                fmt::format("column \"{}\": another has this name or differs from it only in case", name));
   }
   if (!type.scalar.is_string()) fail_config(path_, type.line, key, "a column's type must be a string");
   const int32_t id = next_id++;
   try {
-    return Field{.id = id, .name = name, .required = required, .type = parse_type(type.scalar.get<std::string>(), next_id)};
+    return Field{
+        .id = id, .name = name, .required = required, .type = parse_type(type.scalar.get<std::string>(), next_id)};
   } catch (const Error& error) {
     fail_config(path_, type.line, key, fmt::format("column \"{}\": {}", name, error.what()));
   }
@@ -107,7 +114,8 @@ void ConfigLoader::load_columns(const ConfigReader& dataset, const ConfigValue& 
       fields.push_back(load_column(key, name, value.line, *value.find("type"), required, folded, next_id));
     }
   } else {
-    dataset.fail_at("columns", "must be an object {\"name\": \"type\", …} or an array of {\"name\", \"type\", \"required\"}");
+    dataset.fail_at("columns",
+                    "must be an object {\"name\": \"type\", …} or an array of {\"name\", \"type\", \"required\"}");
   }
   if (fields.empty()) dataset.fail_at("columns", "names no column; leave it out to have the columns found in the rows");
   config.schema = iceberg::assign_fresh_ids(iceberg::Schema(std::move(fields)));
@@ -145,8 +153,11 @@ void ConfigLoader::load_partitioning(ConfigReader& dataset, DatasetConfig& confi
     check_column(field, "column", partition.column, config);
     const iceberg::Transform transform = iceberg::Transform::parse(partition.transform);
     if (transform.kind == iceberg::TransformKind::unknown) {
-      field.fail_at("transform", fmt::format("unknown transform \"{}\"; known are identity, bucket[n], truncate[n], year, month, day "
-                                             "and hour", partition.transform));
+      field.fail_at(
+          "transform",
+          fmt::format("unknown transform \"{}\"; known are identity, bucket[n], truncate[n], year, month, day "
+                      "and hour",
+                      partition.transform));
     }
     const Field* column = config.schema ? config.schema->find_field(partition.column) : nullptr;
     if (column != nullptr && !iceberg::can_transform(transform, *column->type)) {
@@ -169,7 +180,8 @@ DatasetConfig ConfigLoader::load_dataset(const std::string& name, const ConfigVa
     const Field* field = config.schema ? config.schema->find_field(column) : nullptr;
     const TypeId type = field != nullptr ? field->type->id() : TypeId::timestamptz;
     if (type != TypeId::date && (type < TypeId::timestamp || type > TypeId::timestamptz_ns)) {
-      reader.fail_at("primaryTimestampColumn", fmt::format("column \"{}\" is {}, no timestamp", column, field->type->to_string()));
+      reader.fail_at("primaryTimestampColumn",
+                     fmt::format("column \"{}\" is {}, no timestamp", column, field->type->to_string()));
     }
   }
   load_partitioning(reader, config);
@@ -177,7 +189,8 @@ DatasetConfig ConfigLoader::load_dataset(const std::string& name, const ConfigVa
   if (const std::string& column = config.source_column; !column.empty()) {
     check_column(reader, "sourceColumn", column, config);
     const Field* field = config.schema ? config.schema->find_field(column) : nullptr;
-    if (field != nullptr && field->type->is_nested()) reader.fail_at("sourceColumn", fmt::format("column \"{}\" is nested", column));
+    if (field != nullptr && field->type->is_nested())
+      reader.fail_at("sourceColumn", fmt::format("column \"{}\" is nested", column));
   }
   if (const ConfigValue* retention = reader.object("retention")) {
     ConfigReader inner(*retention, reader.full_key("retention"), path_);
@@ -189,7 +202,8 @@ DatasetConfig ConfigLoader::load_dataset(const std::string& name, const ConfigVa
   if (!dedupe.empty() && dedupe != "content") reader.fail_at("dedupe", "must be \"content\", or left out");
   config.dedupe_content = dedupe == "content";
   config.row_bytes_max = reader.integer("maxRowBytes", config.row_bytes_max, 1);
-  if (config.row_bytes_max > kRowBytesLimit) reader.fail_at("maxRowBytes", fmt::format("must be at most {}", kRowBytesLimit));
+  if (config.row_bytes_max > kRowBytesLimit)
+    reader.fail_at("maxRowBytes", fmt::format("must be at most {}", kRowBytesLimit));
   reader.finish();
   return config;
 }
@@ -208,10 +222,13 @@ SinkConfig ConfigLoader::load_sink(const ConfigValue& value, size_t index) {
   SinkConfig sink;
   sink.name = reader.required_text("name");
   if (!is_valid_dataset_name(sink.name)) {
-    reader.fail_at("name", fmt::format("\"{}\": a sink's name has letters, digits, '_', '-' and '.', and does not begin with '.'", sink.name));
+    reader.fail_at(
+        "name", fmt::format("\"{}\": a sink's name has letters, digits, '_', '-' and '.', and does not begin with '.'",
+                            sink.name));
   }
   const std::string type = reader.required_text("type");
-  if (type != "blob" && type != "iceberg") reader.fail_at("type", fmt::format("\"{}\" must be \"blob\" or \"iceberg\"", type));
+  if (type != "blob" && type != "iceberg")
+    reader.fail_at("type", fmt::format("\"{}\" must be \"blob\" or \"iceberg\"", type));
   sink.kind = type == "blob" ? SinkKind::blob : SinkKind::iceberg;
   sink.datasets = reader.texts("datasets");
   if (const std::string schedule = reader.text("schedule", ""); !schedule.empty()) {
@@ -224,17 +241,20 @@ SinkConfig ConfigLoader::load_sink(const ConfigValue& value, size_t index) {
   sink.path = absolute(reader.required_text("path"), folder_);
   if (sink.kind == SinkKind::iceberg) {
     sink.iceberg_namespace = reader.text("namespace", sink.iceberg_namespace);
-    if (!is_valid_dataset_name(sink.iceberg_namespace)) reader.fail_at("namespace", "must be a name: letters, digits, '_', '-' and '.'");
+    if (!is_valid_dataset_name(sink.iceberg_namespace))
+      reader.fail_at("namespace", "must be a name: letters, digits, '_', '-' and '.'");
   } else {
     const std::string format = reader.text("format", "parquet");
-    if (format != "parquet" && format != "jsonl") reader.fail_at("format", fmt::format("\"{}\" must be \"parquet\" or \"jsonl\"", format));
+    if (format != "parquet" && format != "jsonl")
+      reader.fail_at("format", fmt::format("\"{}\" must be \"parquet\" or \"jsonl\"", format));
     sink.format = format == "parquet" ? BlobFormat::parquet : BlobFormat::jsonl;
     sink.compression = reader.text("compression", sink.compression);
-    const std::vector<std::string> codecs = sink.format == BlobFormat::parquet
-                                                ? std::vector<std::string>{"zstd", "snappy", "gzip", "lz4", "brotli", "none"}
-                                                : std::vector<std::string>{"zstd", "gzip", "none"};
+    const std::vector<std::string> codecs =
+        sink.format == BlobFormat::parquet ? std::vector<std::string>{"zstd", "snappy", "gzip", "lz4", "brotli", "none"}
+                                           : std::vector<std::string>{"zstd", "gzip", "none"};
     if (std::find(codecs.begin(), codecs.end(), sink.compression) == codecs.end()) {
-      reader.fail_at("compression", fmt::format("\"{}\" must be one of {} for {}", sink.compression, fmt::join(codecs, ", "), format));
+      reader.fail_at("compression",
+                     fmt::format("\"{}\" must be one of {} for {}", sink.compression, fmt::join(codecs, ", "), format));
     }
   }
   sink.unit_rows_max = reader.integer("maxRows", sink.unit_rows_max, 1);
@@ -256,7 +276,8 @@ CollectConfig ConfigLoader::load_collect(const ConfigValue& value, size_t index)
 void ConfigLoader::load_token(ConfigReader& root, Config& config) {
   const std::string token_file = root.text("tokenFile", "");
   const std::string token_env = root.text("tokenEnv", "");
-  if (!token_file.empty() && !token_env.empty()) root.fail_at("tokenEnv", "is given beside \"tokenFile\": one of them decides");
+  if (!token_file.empty() && !token_env.empty())
+    root.fail_at("tokenEnv", "is given beside \"tokenFile\": one of them decides");
   if (!token_file.empty()) {
     const std::string path = absolute(token_file, folder_);
     try {
@@ -269,7 +290,8 @@ void ConfigLoader::load_token(ConfigReader& root, Config& config) {
   }
   if (!token_env.empty()) {
     const char* token = std::getenv(token_env.c_str());
-    if (token == nullptr || *token == '\0') root.fail_at("tokenEnv", fmt::format("the variable {} is not set", token_env));
+    if (token == nullptr || *token == '\0')
+      root.fail_at("tokenEnv", fmt::format("the variable {} is not set", token_env));
     config.token = token;
   }
 }
@@ -301,7 +323,8 @@ Config ConfigLoader::load(const ConfigValue& root) {
       SinkConfig sink = load_sink(value, config.sinks.size());
       const ConfigReader at(value, fmt::format("sinks[{}]", config.sinks.size()), path_);
       for (const SinkConfig& other : config.sinks) {
-        if (fold_name(other.name) == fold_name(sink.name)) at.fail_at("name", fmt::format("another sink is named \"{}\"", other.name));
+        if (fold_name(other.name) == fold_name(sink.name))
+          at.fail_at("name", fmt::format("another sink is named \"{}\"", other.name));
       }
       for (const std::string& dataset : sink.datasets) check_dataset_name(at, "datasets", dataset, config);
       config.sinks.push_back(std::move(sink));
@@ -322,14 +345,16 @@ Config ConfigLoader::load(const ConfigValue& root) {
   if (!config.listen.empty()) {
     const size_t colon = config.listen.rfind(':');
     const std::string port = colon == std::string::npos ? "" : config.listen.substr(colon + 1);
-    const bool is_number = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_number =
+        !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
     if (!is_number || std::stol(port) > 65535) reader.fail_at("listen", "must be \"host:port\", or \"\" for none");
   }
   load_token(reader, config);
   config.flush_interval_ms = reader.integer("flushIntervalMs", config.flush_interval_ms, 1);
   config.flush_bytes = reader.integer("flushBytes", config.flush_bytes, 1);
   config.spool_bytes_max = reader.integer("maxSpoolBytes", config.spool_bytes_max, 1);
-  if (const std::string trace = reader.text("traceFile", ""); !trace.empty()) config.trace_file = absolute(trace, folder_);
+  if (const std::string trace = reader.text("traceFile", ""); !trace.empty())
+    config.trace_file = absolute(trace, folder_);
   reader.finish();
   return config;
 }
@@ -341,7 +366,9 @@ DatasetConfig Config::dataset(const std::string& name) const {
   if (found != datasets.end()) return found->second;
   if (!is_valid_dataset_name(name)) {
     fail(ErrorKind::invalid_argument,
-         "\"{}\" is no dataset's name: that has at most 128 letters, digits, '_', '-' and '.', and does not begin with '.'", name);
+         "\"{}\" is no dataset's name: that has at most 128 letters, digits, '_', '-' and '.', and does not begin with "
+         "'.'",
+         name);
   }
   std::vector<std::string> known;
   for (const auto& [other, config] : datasets) {
@@ -360,15 +387,18 @@ DatasetConfig Config::dataset(const std::string& name) const {
 }
 
 Config parse_config(std::string_view text, const std::string& path) {
-  const std::string absolute_path = std::filesystem::absolute(path.empty() ? "hyp.json" : path).lexically_normal().string();
-  return ConfigLoader(path, std::filesystem::path(absolute_path).parent_path().string()).load(parse_config_text(text, path));
+  const std::string absolute_path =
+      std::filesystem::absolute(path.empty() ? "hyp.json" : path).lexically_normal().string();
+  return ConfigLoader(path, std::filesystem::path(absolute_path).parent_path().string())
+      .load(parse_config_text(text, path));
 }
 
 Config load_config(const std::string& path) { return parse_config(make_local_file_io()->read(path), path); }
 
 Config find_config(const std::string& option) {
   if (!option.empty()) return load_config(option);
-  if (const char* variable = std::getenv("HYP_CONFIG"); variable != nullptr && *variable != '\0') return load_config(variable);
+  if (const char* variable = std::getenv("HYP_CONFIG"); variable != nullptr && *variable != '\0')
+    return load_config(variable);
   if (file_exists("hyp.json")) return load_config(std::filesystem::absolute("hyp.json").string());
   const std::string home = home_folder();
   if (const std::string path = join_path(home, ".config/hyp/hyp.json"); file_exists(path)) return load_config(path);
@@ -380,9 +410,10 @@ Config find_config(const std::string& option) {
 
 bool is_valid_dataset_name(std::string_view name) {
   constexpr size_t kNameBytesMax = 128;
-  return !name.empty() && name.size() <= kNameBytesMax && name.front() != '.' && name.find("..") == std::string_view::npos &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  return !name.empty() && name.size() <= kNameBytesMax && name.front() != '.' &&
+         name.find("..") == std::string_view::npos && std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+                  c == '.';
          });
 }
 

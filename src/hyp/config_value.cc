@@ -100,7 +100,8 @@ class ConfigParser {
       }
       if (!take('"')) fail_here("the string does not end on its line");
     } else {
-      while (at_ < text_.size() && std::string_view(",:]}[{\"/ \t\r\n").find(text_[at_]) == std::string_view::npos) advance();
+      while (at_ < text_.size() && std::string_view(",:]}[{\"/ \t\r\n").find(text_[at_]) == std::string_view::npos)
+        advance();
     }
     const std::string_view token = text_.substr(begin, at_ - begin);
     Json value = Json::parse(token, nullptr, /*allow_exceptions=*/false);
@@ -141,7 +142,9 @@ const ConfigValue* ConfigValue::find(std::string_view key) const {
   return nullptr;
 }
 
-ConfigValue parse_config_text(std::string_view text, const std::string& path) { return ConfigParser(text, path).parse(); }
+ConfigValue parse_config_text(std::string_view text, const std::string& path) {
+  return ConfigParser(text, path).parse();
+}
 
 void fail_config(const std::string& path, int line, const std::string& key, const std::string& what) {
   const std::string place = path.empty() ? "the configuration" : path;

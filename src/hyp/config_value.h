@@ -15,10 +15,10 @@ namespace firn::hyp {
 struct ConfigValue {
   enum class Kind : uint8_t { scalar, object, array };
   Kind kind = Kind::scalar;
-  Json scalar;                      // null, a boolean, a number or a string
-  int line = 1;                     // from 1
+  Json scalar;                                               // null, a boolean, a number or a string
+  int line = 1;                                              // from 1
   std::vector<std::pair<std::string, ConfigValue>> members;  // in the file's order, each key once
-  std::vector<int> member_lines;    // of the keys
+  std::vector<int> member_lines;                             // of the keys
   std::vector<ConfigValue> items;
 
   const ConfigValue* find(std::string_view key) const;

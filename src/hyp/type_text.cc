@@ -60,7 +60,9 @@ class TypeParser {
     return true;
   }
   void expect(char c) {
-    if (!take(c)) fail_here(rest_.empty() ? fmt::format("'{}' is missing", c) : fmt::format("expected '{}' before \"{}\"", c, rest_));
+    if (!take(c))
+      fail_here(rest_.empty() ? fmt::format("'{}' is missing", c)
+                              : fmt::format("expected '{}' before \"{}\"", c, rest_));
   }
   int32_t take_integer() {
     skip_space();
@@ -115,8 +117,9 @@ class TypeParser {
     if (known == primitives().end()) {
       std::vector<std::string_view> names;
       for (const auto& [primitive, id] : primitives()) names.push_back(primitive);
-      fail_here(fmt::format("unknown type \"{}\"; known are {}, decimal(p,s), fixed[n], list<T>, map<string, T> and struct<a: T>",
-                            name, fmt::join(names, ", ")));
+      fail_here(fmt::format(
+          "unknown type \"{}\"; known are {}, decimal(p,s), fixed[n], list<T>, map<string, T> and struct<a: T>", name,
+          fmt::join(names, ", ")));
     }
     return Type::primitive(known->second);
   }

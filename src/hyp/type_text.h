@@ -7,9 +7,9 @@
 
 namespace firn::hyp {
 
-// Iceberg's names ("long", "timestamptz", "decimal(9,2)", "fixed[16]"), and "list<T>", "map<K, V>", "struct<a: T, b: T>" at any
-// depth. Names in structs end at ':'. Everything nested is optional; ids are those counted from `next_id`, which is left past
-// them. Throws invalid_argument saying what is wrong where.
+// Iceberg's names ("long", "timestamptz", "decimal(9,2)", "fixed[16]"), and "list<T>", "map<K, V>", "struct<a: T, b:
+// T>" at any depth. Names in structs end at ':'. Everything nested is optional; ids are those counted from `next_id`,
+// which is left past them. Throws invalid_argument saying what is wrong where.
 iceberg::TypePtr parse_type(std::string_view text, int32_t& next_id);
 
 }  // namespace firn::hyp

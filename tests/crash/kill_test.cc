@@ -83,7 +83,10 @@ class Scenario {
 
   void run_kills(const std::vector<Kill>& kills) const {
     std::atomic<size_t> died{0};
-    run_all(kills.size(), [&](const Site& site, size_t i) { return run_kill(site, kills[i], died); });
+    run_all(kills.size(), [&](const Site& site, size_t i) {
+      if (i > 0 && i % 100 == 0) std::cout << i << " of " << kills.size() << std::endl;
+      return run_kill(site, kills[i], died);
+    });
     std::cout << died << " kills\n";
     EXPECT_GE(died, kills.size() - kills.size() / 50);  // threads may make a run a point shorter
   }

@@ -80,7 +80,8 @@ int command_ingest(const Config& config, const Invocation& invocation, const Ing
       };
       const std::vector<std::string> standard_input = {"-"};
       for (const std::string& file : arguments.files.empty() ? standard_input : arguments.files) {
-        service.check_capture(arguments.dataset);
+        if (*invocation.cancelled) break;
+        service.check_capture(arguments.dataset, arguments.source);
         options.id = file == "-" ? arguments.id : "";
         options.atomic = file == "-" && arguments.atomic;
         add(total, file == "-" ? ingest_pipe(service.spool(), invocation.in, options)
@@ -93,7 +94,7 @@ int command_ingest(const Config& config, const Invocation& invocation, const Ing
     int status = 0;
     if (!arguments.no_flush) status = flush_and_report(service, invocation, arguments.dataset, rejected_before);
     *invocation.out << arguments.dataset << ": done in " << format_duration_us(steady_us() - started_us) << "\n";
-    return status;
+    return unless_interrupted(invocation, status);
   });
 }
 
@@ -143,7 +144,7 @@ int command_collect(const Config& config, const Invocation& invocation, const Co
     for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
     for (const std::string& problem : flushed.problems) *invocation.err << "hyp: " << problem << "\n";
     if (!report.problems.empty() || !flushed.problems.empty()) return kFailed;
-    return flushed.rejected > 0 ? kSomeRejected : 0;
+    return unless_interrupted(invocation, flushed.rejected > 0 ? kSomeRejected : 0);
   });
 }
 

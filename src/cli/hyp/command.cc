@@ -16,11 +16,17 @@ int with_service(const Config& config, const Invocation& invocation, const std::
   bool said = false;
   while (true) {
     if (const auto service = Service::try_own(config)) return work(*service);
-    if (const auto status = run_in_daemon(config.cache_root, invocation.words)) return *status;
+    if (const auto status = run_in_daemon(config.cache_root, invocation.words, *invocation.cancelled)) return *status;
     if (*invocation.cancelled) fail(ErrorKind::cancelled, "interrupted while another process held the cache {}", config.cache_root);
     if (!std::exchange(said, true)) *invocation.err << "hyp: another hyp command uses " << config.cache_root << "; waiting for it\n";
     std::this_thread::sleep_for(kRetryAfter);
   }
+}
+
+int unless_interrupted(const Invocation& invocation, int status) {
+  if (!*invocation.cancelled) return status;
+  *invocation.err << "hyp: interrupted; what was done so far is safe, and the same command goes on from there\n";
+  return kFailed;
 }
 
 std::string absolute_path(const Invocation& invocation, const std::string& path) {

@@ -32,6 +32,9 @@ int run_hyp(const Invocation& invocation);
 // it is handed the whole invocation, or the end of the other process is waited for.
 int with_service(const Config& config, const Invocation& invocation, const std::function<int(Service&)>& work);
 
+// `status`; kFailed, with a word on it, where the command was interrupted: it did not do its work, though what it did stays.
+int unless_interrupted(const Invocation& invocation, int status);
+
 std::string absolute_path(const Invocation& invocation, const std::string& path);
 
 // Tells how far a long step has come, at most once a second and not in its first: on a terminal in one line that is

@@ -7,11 +7,12 @@
 namespace firn::hyp {
 namespace {
 
-std::vector<const SinkConfig*> chosen(const Config& config, const SinkArguments& arguments) {
+// `hint` ends the message where a sink is not there.
+std::vector<const SinkConfig*> chosen(const Config& config, const SinkArguments& arguments, const char* hint = "") {
   std::vector<const SinkConfig*> sinks;
   for (const std::string& name : arguments.names) {
     const auto found = std::find_if(config.sinks.begin(), config.sinks.end(), [&](const SinkConfig& sink) { return sink.name == name; });
-    if (found == config.sinks.end()) fail(ErrorKind::not_found, "there is no sink \"{}\" in the configuration {}", name, config.path);
+    if (found == config.sinks.end()) fail(ErrorKind::not_found, "there is no sink \"{}\" in the configuration {}{}", name, config.path, hint);
     sinks.push_back(&*found);
   }
   if (arguments.names.empty()) {
@@ -64,7 +65,8 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
     for (const std::string& problem : flushed.problems) *invocation.err << "hyp: " << problem << "\n";
     bool failed = !flushed.problems.empty();
     Json all = Json::array();
-    for (const SinkConfig* sink : chosen(service.config(), arguments)) {
+    const char* hint = invocation.service != nullptr ? " as the daemon read it at its start: restart it" : "";
+    for (const SinkConfig* sink : chosen(service.config(), arguments, hint)) {
       const int64_t started_us = steady_us();
       SinkRunReport report;
       {
@@ -84,7 +86,7 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
       }
     }
     if (arguments.json) *invocation.out << all.dump(2) << "\n";
-    return failed ? kFailed : 0;
+    return unless_interrupted(invocation, failed ? kFailed : 0);
   });
 }
 

@@ -24,12 +24,14 @@ constexpr size_t kRawBytes = 256 << 10;
 
 // A zstd skippable frame's magic is 0x184D2A50 to 0x184D2A5F, little-endian.
 bool is_skippable_frame(std::string_view head) {
-  return head.size() >= 4 && (static_cast<unsigned char>(head[0]) & 0xF0) == 0x50 && head.substr(1, 3) == "\x2a\x4d\x18";
+  return head.size() >= 4 && (static_cast<unsigned char>(head[0]) & 0xF0) == 0x50 &&
+         head.substr(1, 3) == "\x2a\x4d\x18";
 }
 
 class DescriptorStream : public ByteStream {
  public:
-  DescriptorStream(int fd, std::string title, int wait_ms_max) : fd_(fd), title_(std::move(title)), wait_ms_max_(wait_ms_max) {}
+  DescriptorStream(int fd, std::string title, int wait_ms_max)
+      : fd_(fd), title_(std::move(title)), wait_ms_max_(wait_ms_max) {}
 
   Read read(char* to, size_t count_max) override {
     if (wait_ms_max_ >= 0) {
@@ -87,7 +89,8 @@ class PeekedStream : public ByteStream {
 // What gzip and zstd have in common: compressed bytes come in as they come.
 class DecompressedStream : public ByteStream {
  public:
-  DecompressedStream(std::unique_ptr<ByteStream> raw, std::string title) : title_(std::move(title)), raw_(std::move(raw)), in_(kRawBytes) {}
+  DecompressedStream(std::unique_ptr<ByteStream> raw, std::string title)
+      : title_(std::move(title)), raw_(std::move(raw)), in_(kRawBytes) {}
 
   Read read(char* to, size_t count_max) override {
     for (;;) {
@@ -154,7 +157,8 @@ class GzipStream : public DecompressedStream {
     if (status == Z_STREAM_END) {
       is_between_ = has_member_ = true;
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      fail(ErrorKind::corrupt, "{}: damaged gzip data: {}", title_, inflater_.msg != nullptr ? inflater_.msg : "no reason given");
+      fail(ErrorKind::corrupt, "{}: damaged gzip data: {}", title_,
+           inflater_.msg != nullptr ? inflater_.msg : "no reason given");
     }
     return room - inflater_.avail_out;
   }
@@ -197,7 +201,8 @@ class ZstdStream : public DecompressedStream {
 // Decides by the first bytes what the stream is, when they have come.
 class DetectingStream : public ByteStream {
  public:
-  DetectingStream(std::unique_ptr<ByteStream> raw, std::string title) : raw_(std::move(raw)), title_(std::move(title)) {}
+  DetectingStream(std::unique_ptr<ByteStream> raw, std::string title)
+      : raw_(std::move(raw)), title_(std::move(title)) {}
 
   Read read(char* to, size_t count_max) override {
     while (stream_ == nullptr) {

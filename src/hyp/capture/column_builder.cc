@@ -13,21 +13,27 @@ using iceberg::TypeId;
 // Bytes of one value in `values`; 0: bytes with offsets, or no values of its own.
 int64_t value_width(const iceberg::Type& type) {
   switch (type.id()) {
-    case TypeId::boolean_: return 1;
+    case TypeId::boolean_:
+      return 1;
     case TypeId::int_:
     case TypeId::float_:
-    case TypeId::date: return 4;
+    case TypeId::date:
+      return 4;
     case TypeId::long_:
     case TypeId::double_:
     case TypeId::time:
     case TypeId::timestamp:
     case TypeId::timestamptz:
     case TypeId::timestamp_ns:
-    case TypeId::timestamptz_ns: return 8;
+    case TypeId::timestamptz_ns:
+      return 8;
     case TypeId::decimal:
-    case TypeId::uuid: return 16;
-    case TypeId::fixed: return type.length();
-    default: return 0;
+    case TypeId::uuid:
+      return 16;
+    case TypeId::fixed:
+      return type.length();
+    default:
+      return 0;
   }
 }
 
@@ -83,8 +89,9 @@ ColumnBuilder::ColumnBuilder(const iceberg::Field& field, const std::string& par
     fail(ErrorKind::unsupported, "column \"{}\": rows of JSON cannot be captured as {}", path, type->to_string());
   }
   if (id == TypeId::map && type->key().type->id() != TypeId::string) {
-    fail(ErrorKind::unsupported, "column \"{}\": maps are captured from JSON objects, so their keys must be string, not {}",
-         path, type->key().type->to_string());
+    fail(ErrorKind::unsupported,
+         "column \"{}\": maps are captured from JSON objects, so their keys must be string, not {}", path,
+         type->key().type->to_string());
   }
   if (has_offsets(id)) offsets.push<int32_t>(0);
   if (type->is_nested()) {
@@ -116,7 +123,8 @@ void ColumnBuilder::reserve(int64_t rows) {
 }
 
 void ColumnBuilder::truncate(int64_t rows) {
-  // A value that failed half-way has left bytes, items or fields beyond `length`, so everything is cut even where rows == length.
+  // A value that failed half-way has left bytes, items or fields beyond `length`, so everything is cut even where rows
+  // == length.
   validity.truncate(std::min(validity.size(), rows));
   length = rows;
   if (has_offsets(id)) {
@@ -161,8 +169,10 @@ std::shared_ptr<arrow::ArrayData> ColumnBuilder::finish(const std::shared_ptr<ar
     case TypeId::string:
     case TypeId::binary:
       return arrow::ArrayData::Make(arrow_type, length, {bitmap, offsets.finish(), values.finish()}, num_nulls);
-    case TypeId::boolean_: return arrow::ArrayData::Make(arrow_type, length, {bitmap, pack_bits(values)}, num_nulls);
-    default: return arrow::ArrayData::Make(arrow_type, length, {bitmap, values.finish()}, num_nulls);
+    case TypeId::boolean_:
+      return arrow::ArrayData::Make(arrow_type, length, {bitmap, pack_bits(values)}, num_nulls);
+    default:
+      return arrow::ArrayData::Make(arrow_type, length, {bitmap, values.finish()}, num_nulls);
   }
 }
 

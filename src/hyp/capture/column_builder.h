@@ -1,5 +1,5 @@
-// Arrow columns that grow row by row and can be cut back: a row that is rejected half-way leaves nothing behind, which Arrow's
-// own builders cannot undo.
+// Arrow columns that grow row by row and can be cut back: a row that is rejected half-way leaves nothing behind, which
+// Arrow's own builders cannot undo.
 #pragma once
 
 #include <cstdint>
@@ -66,14 +66,14 @@ struct ColumnBuilder {
   ColumnBuilder(const iceberg::Field& field, const std::string& parent_path);
 
   std::string name;
-  std::string path;                    // dotted, for messages
+  std::string path;  // dotted, for messages
   iceberg::TypePtr type;
   iceberg::TypeId id;
   bool required;
   int64_t length = 0;
-  ByteBuffer validity;                 // a byte a row, empty while no row is null
-  ByteBuffer values;                   // fixed-width values, booleans as bytes, the bytes of strings
-  ByteBuffer offsets;                  // int32, length + 1 of them: strings, lists, maps
+  ByteBuffer validity;                                   // a byte a row, empty while no row is null
+  ByteBuffer values;                                     // fixed-width values, booleans as bytes, the bytes of strings
+  ByteBuffer offsets;                                    // int32, length + 1 of them: strings, lists, maps
   std::vector<std::unique_ptr<ColumnBuilder>> children;  // fields; element; key and value
 
   void mark_valid() {

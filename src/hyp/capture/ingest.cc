@@ -65,8 +65,8 @@ class FrameSink {
 struct Intake {
   const CaptureOptions& options;
   std::string dataset, source;
-  std::string source_id;      // empty: not resumable
-  SourcePosition position;    // after what was taken so far
+  std::string source_id;          // empty: not resumable
+  SourcePosition position;        // after what was taken so far
   bool keeps_torn_line = false;   // pipes with an id: see ingest_pipe
   bool leaves_torn_line = false;  // followed files: a line without newline waits
   CaptureReport report;
@@ -106,8 +106,8 @@ struct Intake {
   }
 };
 
-// Takes the stream's lines into `sink` until it ends (true) or the call is cancelled (false). What was taken is durable unless
-// the sink is atomic. Damaged compression: the lines before it are, and then it throws.
+// Takes the stream's lines into `sink` until it ends (true) or the call is cancelled (false). What was taken is durable
+// unless the sink is atomic. Damaged compression: the lines before it are, and then it throws.
 bool take(LineBlocks& blocks, Intake& intake, FrameSink& sink, bool is_slow) {
   int64_t last_sync_us = steady_us();
   bool has_unsynced = false;
@@ -163,7 +163,8 @@ struct OpenedFile {
   std::unique_ptr<ByteStream> stream;
   std::unique_ptr<LineBlocks> blocks;
 };
-std::optional<OpenedFile> open_at_position(int fd, const std::string& path, const FileSource& source, const Intake& intake) {
+std::optional<OpenedFile> open_at_position(int fd, const std::string& path, const FileSource& source,
+                                           const Intake& intake) {
   const int64_t offset = source.is_compressed ? 0 : intake.position.bytes;
   if (::lseek(fd, offset, SEEK_SET) < 0) fail_errno(errno, fmt::format("seek to byte {} of {}", offset, path));
   OpenedFile opened;
@@ -181,14 +182,15 @@ OpenedFile open_source(int fd, const std::string& path, const FileSource& source
   return std::move(*open_at_position(fd, path, source, intake));
 }
 
-CaptureReport follow_file(Spool& spool, const std::string& path, const std::string& dataset, const std::string& source_name,
-                          int fd, FrameSink& sink, const CaptureOptions& options) {
+CaptureReport follow_file(Spool& spool, const std::string& path, const std::string& dataset,
+                          const std::string& source_name, int fd, FrameSink& sink, const CaptureOptions& options) {
   const FileSource source = identify_file(spool, dataset, fd, path);
   Intake intake{.options = options, .dataset = dataset, .source = source_name, .source_id = source.id};
   intake.leaves_torn_line = true;
   if (!source.is_compressed && source.size_bytes == source.position.bytes) return intake.report;
   // To look at a compressed file is to decompress it, so that waits until it was written to.
-  if (source.is_compressed && source.position.done && source.modified_ms < source.position.updated_ms) return intake.report;
+  if (source.is_compressed && source.position.done && source.modified_ms < source.position.updated_ms)
+    return intake.report;
   const OpenedFile opened = open_source(fd, path, source, intake);
   if (take(*opened.blocks, intake, sink, false) && source.is_compressed) sink.append(intake.make_end_frame());
   return intake.report;
@@ -231,8 +233,9 @@ CaptureReport ingest_pipe(Spool& spool, int fd, const CaptureOptions& options) {
   const std::unique_ptr<ByteStream> stream = decompressed(read_descriptor(fd, title, kPipeWaitMs), title);
   LineBlocks blocks(*stream, options.row_bytes_max);
   if (!blocks.skip(intake.position.bytes)) {
-    fail(ErrorKind::invalid_argument, "{} ends before byte {}, up to which it was taken before: it is another stream, or cut",
-         title, intake.position.bytes);
+    fail(ErrorKind::invalid_argument,
+         "{} ends before byte {}, up to which it was taken before: it is another stream, or cut", title,
+         intake.position.bytes);
   }
   FrameSink sink(spool, options.atomic);
   if (take(blocks, intake, sink, !options.atomic)) {
@@ -243,7 +246,8 @@ CaptureReport ingest_pipe(Spool& spool, int fd, const CaptureOptions& options) {
   return intake.report;
 }
 
-CaptureReport ingest_body(Spool& spool, std::string_view body, const std::string& batch_id, const CaptureOptions& options) {
+CaptureReport ingest_body(Spool& spool, std::string_view body, const std::string& batch_id,
+                          const CaptureOptions& options) {
   Intake intake{.options = options, .dataset = options.dataset, .source = options.source, .source_id = {}};
   const std::string title = batch_id.empty() ? "the request's body" : fmt::format("the body of batch {}", batch_id);
   std::shared_ptr<void> claim;

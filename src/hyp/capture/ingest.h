@@ -1,4 +1,5 @@
-// Capture: lines of files, pipes, followed files and HTTP bodies into the spool, resumed where an earlier attempt stopped.
+// Capture: lines of files, pipes, followed files and HTTP bodies into the spool, resumed where an earlier attempt
+// stopped.
 #pragma once
 
 #include <atomic>
@@ -22,39 +23,44 @@ struct CaptureReport {
 struct CaptureOptions {
   std::string dataset;
   std::string source = "default";
-  std::string id;                             // pipes: --id; empty: not resumable
-  bool atomic = false;                        // pipes: all or nothing (AtomicAppend)
-  int64_t row_bytes_max = 8 << 20;            // the dataset's: of a longer line only so much is kept as makes it a reject
-  int64_t body_bytes_max = 256 << 20;         // bodies: decompressed
+  std::string id;                      // pipes: --id; empty: not resumable
+  bool atomic = false;                 // pipes: all or nothing (AtomicAppend)
+  int64_t row_bytes_max = 8 << 20;     // the dataset's: of a longer line only so much is kept as makes it a reject
+  int64_t body_bytes_max = 256 << 20;  // bodies: decompressed
   std::function<void(const CaptureReport&)> progress;  // called now and then
-  const std::atomic<bool>* cancelled = nullptr;  // once set, what was taken is synced and reported, and the call returns;
-                                              // with `atomic` nothing is taken and it throws cancelled
+  const std::atomic<bool>* cancelled = nullptr;        // once set, what was taken is synced and reported, and the call
+                                                 // returns; with `atomic` nothing is taken and it throws cancelled
 };
 
-// A file, plain, gzip or zstd by magic bytes; many members or frames are one stream. Already taken bytes are skipped. A last
-// line without newline is a line. A file is known again by dataset, device, inode and a fingerprint of its head, of as many
-// bytes as it had at first (4 KiB at most), so also after it has grown or was renamed; one that was cut or replaced is a new
-// source. What is no regular file is read as a pipe. Throws not_found, io, corrupt (damaged compression: the good lines before
-// it are kept and the message says up to which line).
+// A file, plain, gzip or zstd by magic bytes; many members or frames are one stream. Already taken bytes are skipped. A
+// last line without newline is a line. A file is known again by dataset, device, inode and a fingerprint of its head,
+// of as many bytes as it had at first (4 KiB at most), so also after it has grown or was renamed; one that was cut or
+// replaced is a new source. What is no regular file is read as a pipe. Throws not_found, io, corrupt (damaged
+// compression: the good lines before it are kept and the message says up to which line).
 CaptureReport ingest_file(Spool& spool, const std::string& path, const CaptureOptions& options);
-// A descriptor to its end; compression as above. Lines are durable within about a second of their arrival. With an id, a stream
-// that was sent before is continued after its last position (throws invalid_argument if it ends before that), and a last line
-// without newline that is no whole JSON value is taken, but taken again when the stream is sent again: its sender may have died.
+// A descriptor to its end; compression as above. Lines are durable within about a second of their arrival. With an id,
+// a stream that was sent before is continued after its last position (throws invalid_argument if it ends before that),
+// and a last line without newline that is no whole JSON value is taken, but taken again when the stream is sent again:
+// its sender may have died.
 CaptureReport ingest_pipe(Spool& spool, int fd, const CaptureOptions& options);
-// One HTTP body, compression as above, durable as one append; with a batch id that was taken before, nothing is appended and the
-// report says skipped. Throws invalid_argument if it is longer than body_bytes_max, corrupt for damaged compression; then nothing
-// was taken.
-CaptureReport ingest_body(Spool& spool, std::string_view body, const std::string& batch_id, const CaptureOptions& options);
+// One HTTP body, compression as above, durable as one append; with a batch id that was taken before, nothing is
+// appended and the report says skipped. Throws invalid_argument if it is longer than body_bytes_max, corrupt for
+// damaged compression; then nothing was taken.
+CaptureReport ingest_body(Spool& spool, std::string_view body, const std::string& batch_id,
+                          const CaptureOptions& options);
 
 // Appended whole lines of the followed files since the last call (a line without newline waits), for the registration's
 // dataset and name, whatever the options say. Rotation: a file renamed within the pattern is recognised by identity.
 // Compressed files are taken as far as they go. Files that cannot be read are reported, the others go on.
-struct FollowReport { CaptureReport total; std::vector<std::string> problems; };
+struct FollowReport {
+  CaptureReport total;
+  std::vector<std::string> problems;
+};
 FollowReport follow_files(Spool& spool, const CollectConfig& collect, const CaptureOptions& options);
 
 // Lasting registrations of `hyp collect`, in <cacheRoot>/collect.json, besides the configuration's.
 std::vector<CollectConfig> load_registrations(const std::string& cache_root);
 void add_registration(const std::string& cache_root, const CollectConfig& collect);  // replaces the one of that name
-bool remove_registration(const std::string& cache_root, const std::string& name);    // false: there is none of that name
+bool remove_registration(const std::string& cache_root, const std::string& name);  // false: there is none of that name
 
 }  // namespace firn::hyp

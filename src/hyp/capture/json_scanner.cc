@@ -54,14 +54,30 @@ bool unescape_into(std::string_view raw, std::string& out) {
     if (i == raw.size()) break;
     if (i + 1 == raw.size()) return false;
     switch (raw[i + 1]) {
-      case '"': out += '"'; break;
-      case '\\': out += '\\'; break;
-      case '/': out += '/'; break;
-      case 'b': out += '\b'; break;
-      case 'f': out += '\f'; break;
-      case 'n': out += '\n'; break;
-      case 'r': out += '\r'; break;
-      case 't': out += '\t'; break;
+      case '"':
+        out += '"';
+        break;
+      case '\\':
+        out += '\\';
+        break;
+      case '/':
+        out += '/';
+        break;
+      case 'b':
+        out += '\b';
+        break;
+      case 'f':
+        out += '\f';
+        break;
+      case 'n':
+        out += '\n';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case 't':
+        out += '\t';
+        break;
       case 'u': {
         const int32_t unit = hex4(raw, i + 2);
         if (unit < 0 || (unit >= 0xDC00 && unit <= 0xDFFF)) return false;
@@ -76,7 +92,8 @@ bool unescape_into(std::string_view raw, std::string& out) {
         append_utf8(code, out);
         break;
       }
-      default: return false;
+      default:
+        return false;
     }
     i += 2;
   }
@@ -177,7 +194,8 @@ bool JsonScanner::skip_value(int depth, bool& decides) {
       std::string text;
       return unescape_json(string.raw, text) || fail("a bad escape or a lone surrogate in a string");
     }
-    case '{': return skip_object(depth, decides);
+    case '{':
+      return skip_object(depth, decides);
     case '[': {
       if (depth >= kJsonDepthMax) return fail("nested too deeply");
       ++p_;
@@ -191,11 +209,17 @@ bool JsonScanner::skip_value(int depth, bool& decides) {
         skip_space();
       }
     }
-    case 't': decides = true; return take_true() || fail("expected a value");
-    case 'f': decides = true; return take_false() || fail("expected a value");
-    case 'n': return take_null() || fail("expected a value");
+    case 't':
+      decides = true;
+      return take_true() || fail("expected a value");
+    case 'f':
+      decides = true;
+      return take_false() || fail("expected a value");
+    case 'n':
+      return take_null() || fail("expected a value");
     default: {
-      if (*p_ != '-' && (*p_ < '0' || *p_ > '9')) return fail(at_end() ? "the line ends too early" : "expected a value");
+      if (*p_ != '-' && (*p_ < '0' || *p_ > '9'))
+        return fail(at_end() ? "the line ends too early" : "expected a value");
       decides = true;
       JsonNumber number;
       return take_number(number);

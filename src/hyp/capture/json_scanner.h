@@ -1,8 +1,8 @@
 // Strict JSON (RFC 8259) scanned in place, one NDJSON line at a time, without an allocation a value.
 //
-// Rows are read with this scanner and not through simdjson, whose trees keep neither the digits of a number (decimal columns
-// need them) nor integers beyond 64 bits. Besides, Arrow's Parquet library exports symbols of another version of simdjson: a
-// program that links both mixes them and crashes (seen with Debian's 3.0.1 and Arrow 26).
+// Rows are read with this scanner and not through simdjson, whose trees keep neither the digits of a number (decimal
+// columns need them) nor integers beyond 64 bits. Besides, Arrow's Parquet library exports symbols of another version
+// of simdjson: a program that links both mixes them and crashes (seen with Debian's 3.0.1 and Arrow 26).
 #pragma once
 
 #include <bit>
@@ -21,11 +21,11 @@ inline constexpr int kJsonDepthMax = 64;
 struct JsonNumber {
   const char* begin = nullptr;
   const char* end = nullptr;
-  uint64_t digits = 0;      // of mantissa; exact only if num_digits <= 19
-  int num_digits = 0;       // without leading zeros
-  int32_t exponent10 = 0;   // value = digits * 10^exponent10
+  uint64_t digits = 0;     // of mantissa; exact only if num_digits <= 19
+  int num_digits = 0;      // without leading zeros
+  int32_t exponent10 = 0;  // value = digits * 10^exponent10
   bool is_negative = false;
-  bool is_integer = true;   // neither fraction nor exponent in the text
+  bool is_integer = true;  // neither fraction nor exponent in the text
 
   std::string_view text() const { return {begin, static_cast<size_t>(end - begin)}; }
   bool to_int64(int64_t& value) const;  // false: no integer (1.0 and 1e3 are ones), or beyond int64
@@ -41,8 +41,8 @@ struct JsonString {
 // Appends `raw` with its escapes resolved. False: an unknown escape or a lone surrogate; then `out` is as it was.
 bool unescape_json(std::string_view raw, std::string& out);
 
-// A cursor in one line. The byte after the line must be readable and '\n', which no token accepts and so ends every scan;
-// `readable_end` bounds what may be read by words. One thread.
+// A cursor in one line. The byte after the line must be readable and '\n', which no token accepts and so ends every
+// scan; `readable_end` bounds what may be read by words. One thread.
 class JsonScanner {
  public:
   void start(const char* line, const char* line_end, const char* readable_end) {
@@ -114,11 +114,11 @@ class JsonScanner {
     return true;
   }
 
-  // Past any value, checking all of it: keys repeated in an object at any depth too. `decides`: it holds something that is
-  // not null, [] or {}.
+  // Past any value, checking all of it: keys repeated in an object at any depth too. `decides`: it holds something that
+  // is not null, [] or {}.
   bool skip_value(int depth, bool& decides);
 
-  bool fail(const char* what);                 // false, for `return fail(…)`
+  bool fail(const char* what);  // false, for `return fail(…)`
   bool fail_duplicate(std::string_view name);
   const std::string& error() const { return error_; }
 
@@ -143,8 +143,8 @@ class JsonScanner {
 
   bool take_fraction(JsonNumber& number);
 
-  // The first '"', '\\' or byte below 0x20 at or after `p`, found eight bytes at a time: in a word minus 0x01…01 a borrow
-  // reaches only bytes above a true hit, so the lowest flagged byte is exact.
+  // The first '"', '\\' or byte below 0x20 at or after `p`, found eight bytes at a time: in a word minus 0x01…01 a
+  // borrow reaches only bytes above a true hit, so the lowest flagged byte is exact.
   const char* find_string_stop(const char* p) const {
     static_assert(std::endian::native == std::endian::little);
     constexpr uint64_t kOnes = 0x0101010101010101;
@@ -153,8 +153,9 @@ class JsonScanner {
       std::memcpy(&word, p, 8);
       const uint64_t quote = word ^ (kOnes * '"');
       const uint64_t escape = word ^ (kOnes * '\\');
-      const uint64_t hit = (((quote - kOnes) & ~quote) | ((escape - kOnes) & ~escape) | ((word - kOnes * 0x20) & ~word)) &
-                           (kOnes * 0x80);
+      const uint64_t hit =
+          (((quote - kOnes) & ~quote) | ((escape - kOnes) & ~escape) | ((word - kOnes * 0x20) & ~word)) &
+          (kOnes * 0x80);
       if (hit != 0) return p + (std::countr_zero(hit) >> 3);
     }
     while (*p != '"' && *p != '\\' && static_cast<unsigned char>(*p) >= 0x20) ++p;
@@ -170,7 +171,8 @@ class JsonScanner {
   std::string error_;
 };
 
-// A line without its newline, as a view that JsonScanner can read: the text's last line may lack the '\n' and is copied.
+// A line without its newline, as a view that JsonScanner can read: the text's last line may lack the '\n' and is
+// copied.
 class LineReader {
  public:
   explicit LineReader(std::string_view text) : text_(text) {
@@ -179,8 +181,8 @@ class LineReader {
 
   // False at the end. Blank lines are counted, and skipped.
   bool next();
-  int64_t offset() const { return line_offset_; }   // of the line in the text
-  int64_t index() const { return index_; }          // blank lines counted
+  int64_t offset() const { return line_offset_; }  // of the line in the text
+  int64_t index() const { return index_; }         // blank lines counted
   std::string_view line() const { return line_; }
   const char* readable_end() const { return readable_end_; }
 

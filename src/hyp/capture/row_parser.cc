@@ -22,13 +22,13 @@ using iceberg::TypeId;
 
 constexpr int64_t kTextBytesMax = std::numeric_limits<int32_t>::max();  // Arrow's 32-bit offsets reach no further
 
-// How the fields of an object find their columns. Lines of one source nearly always have their keys in one order, so the key
-// that followed last time is tried first: one comparison of the key with its quotes.
+// How the fields of an object find their columns. Lines of one source nearly always have their keys in one order, so
+// the key that followed last time is tried first: one comparison of the key with its quotes.
 struct KeyIndex {
   explicit KeyIndex(const std::vector<std::unique_ptr<ColumnBuilder>>& columns);
 
-  std::vector<std::string> quoted;                  // as the scanner meets it; a lone '\n' where only a lookup may find it
-  std::vector<int32_t> next;                        // [i + 1]: the column that followed column i; [0]: the first one
+  std::vector<std::string> quoted;  // as the scanner meets it; a lone '\n' where only a lookup may find it
+  std::vector<int32_t> next;        // [i + 1]: the column that followed column i; [0]: the first one
   std::unordered_map<std::string_view, int32_t> by_name;
   std::unordered_map<std::string, int32_t> by_lower_name;
 };
@@ -36,9 +36,8 @@ struct KeyIndex {
 KeyIndex::KeyIndex(const std::vector<std::unique_ptr<ColumnBuilder>>& columns) : next(columns.size() + 1, 0) {
   for (size_t i = 0; i < columns.size(); ++i) {
     const std::string& name = columns[i]->name;
-    const bool is_plain = std::none_of(name.begin(), name.end(), [](char c) {
-      return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
-    });
+    const bool is_plain = std::none_of(
+        name.begin(), name.end(), [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
     quoted.push_back(is_plain && !name.empty() && !is_hidden_column(name) ? "\"" + name + "\"" : "\n");
     if (i < columns.size()) next[i] = static_cast<int32_t>(i);
     by_name.emplace(name, static_cast<int32_t>(i));
@@ -61,7 +60,9 @@ struct ColumnParser {
 class RowParser {
  public:
   RowParser(const iceberg::Schema& schema, const RowParserOptions& options)
-      : options_(options), root_(iceberg::Field{.name = "", .required = true, .type = schema.as_struct()}, ""), parser_(root_) {}
+      : options_(options),
+        root_(iceberg::Field{.name = "", .required = true, .type = schema.as_struct()}, ""),
+        parser_(root_) {}
 
   ParsedRows parse(std::string_view text, const iceberg::Schema& schema);
 
@@ -70,7 +71,8 @@ class RowParser {
   // Each takes one value at the scanner into the column, or fails with reason_ and rejected_column_ set.
   bool parse_value(ColumnParser& parser, int depth);
   bool parse_fields(ColumnParser& parser, int depth);
-  bool parse_unknown_field(const ColumnParser& parser, std::string_view name, int depth, std::vector<std::string>& names);
+  bool parse_unknown_field(const ColumnParser& parser, std::string_view name, int depth,
+                           std::vector<std::string>& names);
   bool parse_items(ColumnParser& parser, int depth);
   bool parse_entries(ColumnParser& parser, int depth);
   bool parse_number(ColumnBuilder& column);
@@ -126,8 +128,8 @@ bool RowParser::reject_type(const ColumnBuilder& column) {
 }
 
 bool RowParser::reject_text(const ColumnBuilder& column, std::string_view text, std::string_view why) {
-  return reject(column.path, fmt::format("expected {}, found the string \"{}\"{}{}", column.type->to_string(), excerpt(text),
-                                         why.empty() ? "" : ": ", why));
+  return reject(column.path, fmt::format("expected {}, found the string \"{}\"{}{}", column.type->to_string(),
+                                         excerpt(text), why.empty() ? "" : ": ", why));
 }
 
 ParsedRows RowParser::parse(std::string_view text, const iceberg::Schema& schema) {
@@ -159,7 +161,8 @@ ParsedRows RowParser::parse(std::string_view text, const iceberg::Schema& schema
   for (size_t i = 0; i < root_.children.size(); ++i) {
     columns.push_back(root_.children[i]->finish(arrow_schema->field(static_cast<int>(i))->type()));
   }
-  rows.batch = arrow::RecordBatch::Make(arrow_schema, static_cast<int64_t>(rows.row_offsets.size()), std::move(columns));
+  rows.batch =
+      arrow::RecordBatch::Make(arrow_schema, static_cast<int64_t>(rows.row_offsets.size()), std::move(columns));
   return rows;
 }
 
@@ -261,7 +264,8 @@ bool RowParser::parse_unknown_field(const ColumnParser& parser, std::string_view
 bool RowParser::parse_value(ColumnParser& parser, int depth) {
   ColumnBuilder& column = parser.column;
   switch (scanner_.peek()) {
-    case '"': return parse_string(column);
+    case '"':
+      return parse_string(column);
     case 'n':
       if (!scanner_.take_null()) return malformed("expected a value");
       if (column.required) return reject(column.path, "the column is required and null");
@@ -271,7 +275,8 @@ bool RowParser::parse_value(ColumnParser& parser, int depth) {
       if (column.id == TypeId::struct_) return parse_fields(parser, depth);
       if (column.id == TypeId::map) return parse_entries(parser, depth);
       return reject_type(column);
-    case '[': return column.id == TypeId::list ? parse_items(parser, depth) : reject_type(column);
+    case '[':
+      return column.id == TypeId::list ? parse_items(parser, depth) : reject_type(column);
     case 't':
     case 'f':
       if (column.id != TypeId::boolean_) return reject_type(column);
@@ -293,8 +298,10 @@ bool RowParser::parse_value(ColumnParser& parser, int depth) {
     case '6':
     case '7':
     case '8':
-    case '9': return parse_number(column);
-    default: return malformed(scanner_.at_end() ? "the line ends too early" : "expected a value");
+    case '9':
+      return parse_number(column);
+    default:
+      return malformed(scanner_.at_end() ? "the line ends too early" : "expected a value");
   }
 }
 
@@ -411,7 +418,8 @@ bool RowParser::append_number(ColumnBuilder& column, const JsonNumber& number) {
         return true;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   const bool is_number = column.id != TypeId::boolean_ && column.id != TypeId::string;
   return reject(column.path, fmt::format("expected {}, found {}{}", column.type->to_string(), excerpt(number.text()),
@@ -439,7 +447,8 @@ bool RowParser::append_text(ColumnBuilder& column, std::string_view text) {
     case TypeId::timestamp:
     case TypeId::timestamptz:
     case TypeId::timestamp_ns:
-    case TypeId::timestamptz_ns: return append_timestamp(column, text);
+    case TypeId::timestamptz_ns:
+      return append_timestamp(column, text);
     case TypeId::date:
       if (const auto days = parse_date(text)) {
         column.append(*days);
@@ -479,7 +488,8 @@ bool RowParser::append_text(ColumnBuilder& column, std::string_view text) {
         return true;
       }
       return reject_text(column, text, fmt::format("it has {} bytes", bytes_scratch_.size()));
-    default: break;
+    default:
+      break;
   }
   return reject_text(column, text);
 }

@@ -26,38 +26,43 @@ struct ParsedRows {
   std::shared_ptr<arrow::RecordBatch> batch;  // to_arrow_schema(schema)
   std::vector<int64_t> row_offsets;           // of each row's line in the text
   std::vector<RejectedLine> rejected;
-  // Some good line had a column or a nested field that `schema` lacks, with a value that decides its type (not null, [] or {}):
-  // evolve (SchemaInference) and parse again.
+  // Some good line had a column or a nested field that `schema` lacks, with a value that decides its type (not null, []
+  // or {}): evolve (SchemaInference) and parse again.
   bool has_new_columns = false;
 };
 
 struct RowParserOptions {
-  bool new_columns_rejected = false;          // else they are reported, and their values left out of the batch
+  bool new_columns_rejected = false;  // else they are reported, and their values left out of the batch
   int64_t row_bytes_max = 8 << 20;
 };
 
-// Each line is one JSON object; blank lines are none; CRLF is fine, and so is a byte order mark. Rejected, each with its reason
-// and without a trace in the batch: text that is no JSON object (NaN and Infinity are none of JSON's), nested deeper than 64,
-// invalid UTF-8, a lone surrogate, a duplicate key at any depth, a value of another type than its column's, an integer beyond
-// int64 (or beyond int for int) where the column is not decimal, double or float, a missing or null required column, a name
-// that is empty, _hyp_*, or differs from another only in case, a line above row_bytes_max.
-//   Numbers may be spelled 1.0 or 1e0 in integer columns. Decimals are exact, from numbers or strings. Dates, times, timestamps,
-// uuids, binary and fixed (base64) are strings; timestamps also integers in their column's unit (seconds are not guessed).
-// Without an offset a timestamptz is UTC; with another offset than Z a timestamp is rejected. Maps are objects; their keys
-// are strings.
-//   Throws unsupported naming the column for variant, geometry and geography, and maps with other keys; invalid_argument for a
+// Each line is one JSON object; blank lines are none; CRLF is fine, and so is a byte order mark. Rejected, each with
+// its reason and without a trace in the batch: text that is no JSON object (NaN and Infinity are none of JSON's),
+// nested deeper than 64, invalid UTF-8, a lone surrogate, a duplicate key at any depth, a value of another type than
+// its column's, an integer beyond int64 (or beyond int for int) where the column is not decimal, double or float, a
+// missing or null required column, a name that is empty, _hyp_*, or differs from another only in case, a line above
+// row_bytes_max.
+//   Numbers may be spelled 1.0 or 1e0 in integer columns. Decimals are exact, from numbers or strings. Dates, times,
+//   timestamps,
+// uuids, binary and fixed (base64) are strings; timestamps also integers in their column's unit (seconds are not
+// guessed). Without an offset a timestamptz is UTC; with another offset than Z a timestamp is rejected. Maps are
+// objects; their keys are strings.
+//   Throws unsupported naming the column for variant, geometry and geography, and maps with other keys;
+//   invalid_argument for a
 // text of 2 GiB or more. Thread-safe; keeps nothing.
 ParsedRows parse_rows(std::string_view text, const iceberg::Schema& schema, const RowParserOptions& options);
 
-// The columns of the text's well-formed lines as a schema, for union_by_name with what the table has: booleans, long, double
-// (where integers and fractions mix), string, struct and list by shape; in first-seen order; all optional; ids fresh from 1.
-// Where lines disagree the first one decides, and parse_rows rejects the others. Columns that are null or empty everywhere, and
-// those whose names parse_rows rejects, are left out. `known` decides the types of the columns that it has, and grows by fields
-// of structs alone. The result depends on the lines and their order, not on how they were cut into texts or merged. One thread.
+// The columns of the text's well-formed lines as a schema, for union_by_name with what the table has: booleans, long,
+// double (where integers and fractions mix), string, struct and list by shape; in first-seen order; all optional; ids
+// fresh from 1. Where lines disagree the first one decides, and parse_rows rejects the others. Columns that are null or
+// empty everywhere, and those whose names parse_rows rejects, are left out. `known` decides the types of the columns
+// that it has, and grows by fields of structs alone. The result depends on the lines and their order, not on how they
+// were cut into texts or merged. One thread.
 class SchemaInference {
  public:
   // `timestamp_column`: strings there that are timestamps make it timestamptz (primaryTimestampColumn); empty: none.
-  explicit SchemaInference(const iceberg::Schema& known, int64_t row_bytes_max = 8 << 20, std::string timestamp_column = {});
+  explicit SchemaInference(const iceberg::Schema& known, int64_t row_bytes_max = 8 << 20,
+                           std::string timestamp_column = {});
   ~SchemaInference();
   void observe(std::string_view text);
   void merge(SchemaInference&& later);  // as if `later`'s texts had been observed after ours; `later` is used up

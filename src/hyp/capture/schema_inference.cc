@@ -18,27 +18,27 @@ using iceberg::TypePtr;
 // What a value is, before number widths. Integers and fractions are one family, so that they can mix.
 enum class Family : uint8_t { boolean, number, timestamp, string, object, array };
 
-// What was seen of one column, in the order of the lines. It grows only, and joining what two texts showed, each part keeping
-// its first-seen order, gives what one pass over both would have: that makes inference parallel and still deterministic.
+// What was seen of one column, in the order of the lines. It grows only, and joining what two texts showed, each part
+// keeping its first-seen order, gives what one pass over both would have: that makes inference parallel and still
+// deterministic.
 struct Observed {
   std::string name;
-  std::string quoted;                      // with quotes, as the scanner meets it; '\n' if it needs escapes
-  bool is_map = false;                     // known as one: its values are all observed as `element`
+  std::string quoted;   // with quotes, as the scanner meets it; '\n' if it needs escapes
+  bool is_map = false;  // known as one: its values are all observed as `element`
   bool takes_timestamps = false;
   bool has_fraction = false;
-  std::vector<Family> families;            // each once, first seen first
-  std::vector<std::unique_ptr<Observed>> fields;  // of objects, first seen first
+  std::vector<Family> families;                          // each once, first seen first
+  std::vector<std::unique_ptr<Observed>> fields;         // of objects, first seen first
   std::unordered_map<std::string_view, size_t> by_name;  // views of `name`s
-  std::vector<size_t> next;                // [i + 1]: the field that followed field i
-  std::unique_ptr<Observed> element;       // of arrays, and a known map's values
-  uint64_t last_object = 0;                // the object in which it was last a key
+  std::vector<size_t> next;                              // [i + 1]: the field that followed field i
+  std::unique_ptr<Observed> element;                     // of arrays, and a known map's values
+  uint64_t last_object = 0;                              // the object in which it was last a key
 };
 
 Observed& add_field(Observed& parent, std::string name) {
   auto field = std::make_unique<Observed>();
-  const bool is_plain = std::none_of(name.begin(), name.end(), [](char c) {
-    return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
-  });
+  const bool is_plain = std::none_of(
+      name.begin(), name.end(), [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
   field->quoted = is_plain ? "\"" + name + "\"" : "\n";
   field->name = std::move(name);
   parent.by_name.emplace(field->name, parent.fields.size());
@@ -48,8 +48,8 @@ Observed& add_field(Observed& parent, std::string name) {
   return *parent.fields.back();
 }
 
-// A malformed line must not be seen, and that it is malformed may show at its end only. Changes are rare after the first
-// lines, so they are logged and taken back.
+// A malformed line must not be seen, and that it is malformed may show at its end only. Changes are rare after the
+// first lines, so they are logged and taken back.
 struct Change {
   enum class Kind : uint8_t { family, fraction, field, element };
   Observed* observed;
@@ -59,9 +59,15 @@ struct Change {
 void undo(const Change& change) {
   Observed& observed = *change.observed;
   switch (change.kind) {
-    case Change::Kind::family: observed.families.pop_back(); break;
-    case Change::Kind::fraction: observed.has_fraction = false; break;
-    case Change::Kind::element: observed.element.reset(); break;
+    case Change::Kind::family:
+      observed.families.pop_back();
+      break;
+    case Change::Kind::fraction:
+      observed.has_fraction = false;
+      break;
+    case Change::Kind::element:
+      observed.element.reset();
+      break;
     case Change::Kind::field:
       observed.by_name.erase(observed.fields.back()->name);
       observed.fields.pop_back();
@@ -85,7 +91,8 @@ void prepare(Observed& observed, const Type& known) {
       observed.element = std::make_unique<Observed>();
       prepare(*observed.element, *known.value().type);
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -141,7 +148,8 @@ class SchemaMaker {
  private:
   TypePtr merged_type(const Observed& observed, const TypePtr& known) {
     switch (known->id()) {
-      case TypeId::struct_: return Type::struct_of(merged_fields(observed, known->fields()));
+      case TypeId::struct_:
+        return Type::struct_of(merged_fields(observed, known->fields()));
       case TypeId::list: {
         const Field& element = known->element();
         return Type::list_of(element.id, element.required, merged_type(*observed.element, element.type));
@@ -151,7 +159,8 @@ class SchemaMaker {
         return Type::map_of(known->key().id, known->key().type, value.id, value.required,
                             merged_type(*observed.element, value.type));
       }
-      default: return known;
+      default:
+        return known;
     }
   }
 
@@ -159,10 +168,14 @@ class SchemaMaker {
   TypePtr seen_type(const Observed& observed) {
     for (const Family family : observed.families) {
       switch (family) {
-        case Family::boolean: return Type::primitive(TypeId::boolean_);
-        case Family::number: return Type::primitive(observed.has_fraction ? TypeId::double_ : TypeId::long_);
-        case Family::timestamp: return Type::primitive(TypeId::timestamptz);
-        case Family::string: return Type::primitive(TypeId::string);
+        case Family::boolean:
+          return Type::primitive(TypeId::boolean_);
+        case Family::number:
+          return Type::primitive(observed.has_fraction ? TypeId::double_ : TypeId::long_);
+        case Family::timestamp:
+          return Type::primitive(TypeId::timestamptz);
+        case Family::string:
+          return Type::primitive(TypeId::string);
         case Family::object:
           if (std::vector<Field> fields = merged_fields(observed, {}); !fields.empty()) {
             return Type::struct_of(std::move(fields));
@@ -170,7 +183,8 @@ class SchemaMaker {
           break;
         case Family::array:
           if (observed.element == nullptr) break;
-          if (TypePtr element = seen_type(*observed.element)) return Type::list_of(++last_id_, false, std::move(element));
+          if (TypePtr element = seen_type(*observed.element))
+            return Type::list_of(++last_id_, false, std::move(element));
           break;
       }
     }
@@ -215,10 +229,14 @@ struct SchemaInference::State {
 
 bool SchemaInference::State::observe_value(Observed& observed, int depth) {
   switch (scanner.peek()) {
-    case '"': return observe_text(observed);
-    case '{': return observe_object(observed, depth);
-    case '[': return observe_array(observed, depth);
-    case 'n': return scanner.take_null();
+    case '"':
+      return observe_text(observed);
+    case '{':
+      return observe_object(observed, depth);
+    case '[':
+      return observe_array(observed, depth);
+    case 'n':
+      return scanner.take_null();
     case 't':
     case 'f':
       if (!scanner.take_true() && !scanner.take_false()) return false;

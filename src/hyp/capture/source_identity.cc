@@ -57,8 +57,8 @@ FileSource identify_file(Spool& spool, const std::string& dataset, int fd, const
   source.size_bytes = info.st_size;
   source.modified_ms = info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000;
 
-  // Only the last one counts: what an inode held before has no claim any more. Of two in one millisecond it is the longer
-  // fingerprint's, which the file got as it grew.
+  // Only the last one counts: what an inode held before has no claim any more. Of two in one millisecond it is the
+  // longer fingerprint's, which the file got as it grew.
   std::optional<std::pair<size_t, SourcePosition>> last;
   std::string last_fingerprint;
   for (const auto& [id, position] : spool.source_positions(prefix)) {

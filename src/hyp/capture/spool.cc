@@ -24,9 +24,9 @@
 namespace firn::hyp {
 namespace {
 
-constexpr int64_t kUnsyncedBytesMax = 32 << 20;   // frames held in memory against a failed sync
-constexpr int64_t kWritebackBytes = 4 << 20;      // the kernel is asked to begin writing so often
-constexpr size_t kWriteBufferBytes = 256 << 10;   // smaller frames are gathered into one write
+constexpr int64_t kUnsyncedBytesMax = 32 << 20;  // frames held in memory against a failed sync
+constexpr int64_t kWritebackBytes = 4 << 20;     // the kernel is asked to begin writing so often
+constexpr size_t kWriteBufferBytes = 256 << 10;  // smaller frames are gathered into one write
 
 // What is known of a segment that was written by this process, or found by open().
 struct SegmentRecord {
@@ -38,16 +38,16 @@ struct SegmentRecord {
 // A frame to be written, and again if its sync fails.
 struct PreparedFrame {
   std::string head;
-  const Frame* frame = nullptr;   // owned, or of a call that waits for its sync
+  const Frame* frame = nullptr;  // owned, or of a call that waits for its sync
   std::unique_ptr<Frame> owned;
-  SpoolPosition* end = nullptr;   // where that call wants to know it
+  SpoolPosition* end = nullptr;  // where that call wants to know it
 };
 
 // One call's part in a group commit.
 struct Request {
   std::vector<PreparedFrame> frames;
   bool wants_sync = true;
-  std::optional<int64_t> epoch;   // of a call that has unsynced frames
+  std::optional<int64_t> epoch;  // of a call that has unsynced frames
   bool is_done = false;
   std::exception_ptr error;
 };
@@ -59,7 +59,8 @@ void remove_temporary_files(const std::string& folder) {
   if (entries == nullptr) fail_errno(errno, "list " + folder);
   while (const dirent* entry = ::readdir(entries.get())) {
     const std::string_view name = entry->d_name;
-    if (name.ends_with(".tmp") || (name.starts_with('.') && name.find(".tmp-") != std::string_view::npos)) names.emplace_back(name);
+    if (name.ends_with(".tmp") || (name.starts_with('.') && name.find(".tmp-") != std::string_view::npos))
+      names.emplace_back(name);
   }
   for (const std::string& name : names) remove_file(join_path(folder, name));
 }
@@ -86,21 +87,21 @@ struct Spool::State {
   // Taken first: the file that is written, by one call at a time for all that wait behind it.
   std::mutex io_mutex;
   std::optional<AppendFile> current;
-  Descriptor writeback_fd;                 // of `current`
+  Descriptor writeback_fd;  // of `current`
   int64_t writeback_begun = 0;
-  bool has_loose_tail = false;             // an abandoned segment has bytes that only the next one's first frame rules out
-  SpoolPosition previous;                  // the end of the last segment that counts, for the next one's first frame
-  std::vector<PreparedFrame> unsynced;     // written to `current` since its last sync
+  bool has_loose_tail = false;          // an abandoned segment has bytes that only the next one's first frame rules out
+  SpoolPosition previous;               // the end of the last segment that counts, for the next one's first frame
+  std::vector<PreparedFrame> unsynced;  // written to `current` since its last sync
   int64_t unsynced_bytes = 0;
 
-  mutable std::mutex mutex;                // of everything below
+  mutable std::mutex mutex;  // of everything below
   std::vector<Request*> queue;
-  SpoolPosition synced;                    // all frames before it are durable
-  std::deque<SegmentRecord> segments;      // not deleted; the last one is `current` while that is open
+  SpoolPosition synced;                // all frames before it are durable
+  std::deque<SegmentRecord> segments;  // not deleted; the last one is `current` while that is open
   SpoolPosition progress;
-  SourcePositions saved;                   // as sources.json
-  SourcePositions latest;                  // saved, then what the segments have, unsynced frames included
-  SourcePositions foreign;                 // of the cache's other spools, when this one was opened
+  SourcePositions saved;    // as sources.json
+  SourcePositions latest;   // saved, then what the segments have, unsynced frames included
+  SourcePositions foreign;  // of the cache's other spools, when this one was opened
   int64_t next_segment = 1;
   int64_t epoch = 0;
 
@@ -117,7 +118,7 @@ struct Spool::State {
   void close_current();
   void abandon_current();
   void settle_tail();
-  void rebuild_latest();                   // requires mutex
+  void rebuild_latest();  // requires mutex
 };
 
 // --- opening ---
@@ -148,8 +149,8 @@ void Spool::State::recover() {
     }
     segments.push_back(std::move(record));
   }
-  // The frames found are built on from now on, so they must outlast a power cut (AppendFile::open syncs). Segments before the
-  // last one that counts were synced before the next was begun.
+  // The frames found are built on from now on, so they must outlast a power cut (AppendFile::open syncs). Segments
+  // before the last one that counts were synced before the next was begun.
   if (!segments.empty()) {
     AppendFile::open(segment_path(folder, segments.back().number), segments.back().end);
     previous = {segments.back().number, segments.back().end};
@@ -349,7 +350,8 @@ void Spool::State::write(std::deque<PreparedFrame>& pending, bool wants_sync) {
     sync_current();
   } else if (current->size_bytes() - writeback_begun >= kWritebackBytes) {
     // A hint to the kernel to begin writing, so that the sync to come finds little left to do.
-    ::sync_file_range(writeback_fd.get(), writeback_begun, current->size_bytes() - writeback_begun, SYNC_FILE_RANGE_WRITE);
+    ::sync_file_range(writeback_fd.get(), writeback_begun, current->size_bytes() - writeback_begun,
+                      SYNC_FILE_RANGE_WRITE);
     writeback_begun = current->size_bytes();
   }
 }
@@ -360,8 +362,10 @@ void Spool::State::commit(const std::vector<Request*>& batch) {
   for (Request* request : batch) {
     if (request->epoch && *request->epoch != epoch) {
       request->error = std::make_exception_ptr(
-          Error(ErrorKind::io, fmt::format("{}: rows that were not yet synced are lost: a write failed, and failed again; take the "
-                                           "source again from its last position", folder)));
+          Error(ErrorKind::io,
+                fmt::format("{}: rows that were not yet synced are lost: a write failed, and failed again; take the "
+                            "source again from its last position",
+                            folder)));
       continue;
     }
     wants_sync |= request->wants_sync;
@@ -372,9 +376,11 @@ void Spool::State::commit(const std::vector<Request*>& batch) {
     try {
       write(pending, wants_sync);
     } catch (const Error& error) {
-      spdlog::warn("{}: the segment is abandoned and what was not acknowledged is written anew: {}", folder, error.what());
+      spdlog::warn("{}: the segment is abandoned and what was not acknowledged is written anew: {}", folder,
+                   error.what());
       abandon_current();
-      pending.insert(pending.begin(), std::make_move_iterator(unsynced.begin()), std::make_move_iterator(unsynced.end()));
+      pending.insert(pending.begin(), std::make_move_iterator(unsynced.begin()),
+                     std::make_move_iterator(unsynced.end()));
       unsynced.clear();
       unsynced_bytes = 0;
       write(pending, /*wants_sync=*/true);
@@ -461,7 +467,8 @@ std::optional<SourcePosition> Spool::source_position(const std::string& source_i
   std::lock_guard guard(state.mutex);
   const auto ours = state.latest.find(source_id);
   const auto theirs = state.foreign.find(source_id);
-  if (theirs != state.foreign.end() && (ours == state.latest.end() || theirs->second.updated_ms > ours->second.updated_ms)) {
+  if (theirs != state.foreign.end() &&
+      (ours == state.latest.end() || theirs->second.updated_ms > ours->second.updated_ms)) {
     return theirs->second;
   }
   return ours == state.latest.end() ? std::nullopt : std::optional(ours->second);
@@ -472,7 +479,8 @@ std::vector<std::pair<std::string, SourcePosition>> Spool::source_positions(cons
   SourcePositions found;
   std::lock_guard guard(state.mutex);
   for (const SourcePositions* positions : {&state.latest, &state.foreign}) {
-    for (auto it = positions->lower_bound(id_prefix); it != positions->end() && it->first.starts_with(id_prefix); ++it) {
+    for (auto it = positions->lower_bound(id_prefix); it != positions->end() && it->first.starts_with(id_prefix);
+         ++it) {
       const auto [known, is_new] = found.emplace(*it);
       if (!is_new && it->second.updated_ms > known->second.updated_ms) known->second = it->second;
     }
@@ -577,7 +585,8 @@ struct AtomicAppend::State {
 };
 
 AtomicAppend::AtomicAppend(Spool& spool)
-    : state_(new State{.spool = *spool.state_, .path = join_path(spool.folder(), uuid_v4() + ".tmp"), .file = {}, .sources = {}}) {
+    : state_(new State{
+          .spool = *spool.state_, .path = join_path(spool.folder(), uuid_v4() + ".tmp"), .file = {}, .sources = {}}) {
   state_->file = AppendFile::open(state_->path);
   state_->file->append(encode_start({.previous_segment = 0, .previous_end = 0, .is_whole = true}, {}));
 }

@@ -83,7 +83,8 @@ std::string read_at(const Segment& segment, int64_t offset, int64_t count) {
   std::string bytes(static_cast<size_t>(count), '\0');
   size_t filled = 0;
   while (filled < bytes.size()) {
-    const ssize_t got = ::pread(segment.fd.get(), bytes.data() + filled, bytes.size() - filled, offset + static_cast<int64_t>(filled));
+    const ssize_t got =
+        ::pread(segment.fd.get(), bytes.data() + filled, bytes.size() - filled, offset + static_cast<int64_t>(filled));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno(errno, "read " + segment.path);
     if (got == 0) break;
@@ -118,15 +119,18 @@ bool decode_payload_head(Taker& taker, DecodedFrame& out) {
       frame.first_line = taker.take<int64_t>();
       break;
     }
-    case FrameKind::end: break;
-    default: return false;
+    case FrameKind::end:
+      break;
+    default:
+      return false;
   }
   return taker.is_good;
 }
 
 [[noreturn]] void fail_damaged(const Segment& segment, int64_t offset) {
   fail(ErrorKind::corrupt,
-       "{} is damaged at offset {}, where bytes had been synced: rows after it are not read. Restore the file, or move it out of "
+       "{} is damaged at offset {}, where bytes had been synced: rows after it are not read. Restore the file, or move "
+       "it out of "
        "the spool to give up its rows",
        segment.path, offset);
 }
@@ -137,7 +141,8 @@ bool was_synced(const Segment& segment, int64_t offset) {
   // A start frame, too, is only made once all before it is synced; but it stands at offset 0.
   for (int64_t at = 1; at + kFrameHeadBytes + kPayloadBytesMin <= static_cast<int64_t>(bytes.size()); ++at) {
     const char* head = bytes.data() + at;
-    if (head[kFrameHeadBytes] != static_cast<char>(kVersion) || head[kFrameHeadBytes + 1] < 1 || head[kFrameHeadBytes + 1] > 3) {
+    if (head[kFrameHeadBytes] != static_cast<char>(kVersion) || head[kFrameHeadBytes + 1] < 1 ||
+        head[kFrameHeadBytes + 1] > 3) {
       continue;
     }
     uint32_t size = 0;
@@ -290,8 +295,8 @@ std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, i
   }
   if (actual != crc) return std::nullopt;
   if (static_cast<uint8_t>(payload[0]) != kVersion) {
-    fail(ErrorKind::unsupported, "{}: the frame at offset {} has version {}; this firn reads version {}", segment.path, offset,
-         static_cast<int>(payload[0]), kVersion);
+    fail(ErrorKind::unsupported, "{}: the frame at offset {} has version {}; this firn reads version {}", segment.path,
+         offset, static_cast<int>(payload[0]), kVersion);
   }
   if (!is_head_whole) return std::nullopt;
   return frame;

@@ -2,7 +2,8 @@
 //
 //   frame    u32 payload bytes, u32 CRC-32C of the payload, payload
 //   payload  u8 version (1), u8 kind, i64 + i64 a place before which all was synced when the frame was made, then
-//     start  i64 the segment before this one that counts (0: none), i64 where that one ends, u8 whether this segment was
+//     start  i64 the segment before this one that counts (0: none), i64 where that one ends, u8 whether this segment
+//     was
 //            published whole (AtomicAppend; then the two say nothing, and the one before ends where its file does)
 //     rows   dataset, source, source id, batch id (u32 length and bytes each), i64 position bytes, i64 lines, u8 done,
 //            i64 updated_ms, i64 first line, text to the payload's end
@@ -46,28 +47,31 @@ struct Segment {
   int64_t number = 0;
   std::string path;
   Descriptor fd;
-  int64_t size_bytes = 0;            // of the file when it was opened
+  int64_t size_bytes = 0;             // of the file when it was opened
   std::optional<SegmentStart> start;  // nullopt: its first frame is torn or damaged
-  // Where the segment after it says that this one ends; nullopt: none says so, and a torn tail may follow the last frame.
+  // Where the segment after it says that this one ends; nullopt: none says so, and a torn tail may follow the last
+  // frame.
   std::optional<int64_t> end;
 };
 
 std::string segment_path(const std::string& folder, int64_t number);
 std::vector<int64_t> list_segments(const std::string& folder);  // sorted
 
-// The segments that count, in order, as they stand; those deleted meanwhile are left out. Segments that were begun and never
-// held an acknowledged frame are dropped. Throws corrupt naming segment and offset where a first frame is damaged.
+// The segments that count, in order, as they stand; those deleted meanwhile are left out. Segments that were begun and
+// never held an acknowledged frame are dropped. Throws corrupt naming segment and offset where a first frame is
+// damaged.
 std::vector<Segment> open_segments(const std::string& folder);
 
-// The frame at `offset`, or nullopt if none ends before `limit` with its checksum right. Throws unsupported for another version.
+// The frame at `offset`, or nullopt if none ends before `limit` with its checksum right. Throws unsupported for another
+// version.
 std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, int64_t limit);
 
 // Frames of one segment from `offset` on.
 class SegmentCursor {
  public:
   SegmentCursor(const Segment& segment, int64_t offset);
-  // nullopt at the segment's end, be it torn. Throws corrupt where synced bytes are damaged: before an end that is known, or
-  // where a later frame tells that they had been synced.
+  // nullopt at the segment's end, be it torn. Throws corrupt where synced bytes are damaged: before an end that is
+  // known, or where a later frame tells that they had been synced.
   std::optional<DecodedFrame> next();
   int64_t offset() const { return offset_; }  // of the next frame; after nullopt the end of what counts
 

@@ -46,8 +46,10 @@ void save_sources(const std::string& spool_folder, const SourcePositions& source
   Json entries = Json::object();
   for (const auto& [id, position] : sources) {
     // push_back, not operator[]: an ordered_json looks for a key by walking all of them.
-    entries.get_ref<Json::object_t&>().push_back(
-        {id, Json{{"bytes", position.bytes}, {"lines", position.lines}, {"done", position.done}, {"updatedMs", position.updated_ms}}});
+    entries.get_ref<Json::object_t&>().push_back({id, Json{{"bytes", position.bytes},
+                                                           {"lines", position.lines},
+                                                           {"done", position.done},
+                                                           {"updatedMs", position.updated_ms}}});
   }
   const Json json{{"v", kVersion}, {"sources", std::move(entries)}};
   replace_file(join_path(spool_folder, "sources.json"), json.dump() + "\n");

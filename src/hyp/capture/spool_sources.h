@@ -11,8 +11,8 @@ namespace firn::hyp {
 
 using SourcePositions = std::map<std::string, SourcePosition>;
 
-// Empty if the file is absent; throws corrupt or io if it is there and unreadable: taking sources from their start again would
-// take their rows twice.
+// Empty if the file is absent; throws corrupt or io if it is there and unreadable: taking sources from their start
+// again would take their rows twice.
 SourcePositions load_sources(const std::string& spool_folder);
 void save_sources(const std::string& spool_folder, const SourcePositions& sources);
 // Drops batches not updated for 7 days, others not for 30, and returns what it dropped.

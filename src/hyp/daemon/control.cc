@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <list>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -111,9 +112,22 @@ bool receive_head(int fd, uint32_t& length, RemoteCommand& command) {
   return got == static_cast<ssize_t>(sizeof length) && command.in && command.out && command.err;
 }
 
+// Until there is something to read. Once `cancelled` is set, closes our half: the daemon's sign to end the command.
+bool wait_for_answer(int fd, const std::atomic<bool>& cancelled) {
+  bool told = false;
+  for (;;) {
+    if (cancelled && !std::exchange(told, true)) ::shutdown(fd, SHUT_WR);
+    pollfd wait{fd, POLLIN, 0};
+    const int ready = ::poll(&wait, 1, 100);
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
 }  // namespace
 
-std::optional<int> run_in_daemon(const std::string& cache_root, const std::vector<std::string>& words) {
+std::optional<int> run_in_daemon(const std::string& cache_root, const std::vector<std::string>& words,
+                                 const std::atomic<bool>& cancelled) {
   const SocketAddress address(cache_root);
   const Descriptor fd = unix_socket();
   if (::connect(fd.get(), address.get(), sizeof address.address) != 0) {
@@ -123,7 +137,7 @@ std::optional<int> run_in_daemon(const std::string& cache_root, const std::vecto
   const std::string message = Json{{"words", words}, {"workingDirectory", std::filesystem::current_path().string()}}.dump();
   int32_t status = 0;
   if (!send_head(fd.get(), static_cast<uint32_t>(message.size())) || !write_fully(fd.get(), message.data(), message.size()) ||
-      !read_fully(fd.get(), &status, sizeof status)) {
+      !wait_for_answer(fd.get(), cancelled) || !read_fully(fd.get(), &status, sizeof status)) {
     fail(ErrorKind::io, "the hyp daemon of {} ended while it ran this command: run it again, what was taken is not taken twice",
          cache_root);
   }

@@ -21,8 +21,10 @@ struct RemoteCommand {
 };
 
 // Runs `words` in the daemon that owns `cache_root`, on this process's standard descriptors; its exit status. nullopt: no
-// daemon listens there. Throws io if it was lost on the way (then what it did is not known).
-std::optional<int> run_in_daemon(const std::string& cache_root, const std::vector<std::string>& words);
+// daemon listens there. Once `cancelled` is set the daemon is told so, and its answer still waited for. Throws io if it was
+// lost on the way (then what it did is not known).
+std::optional<int> run_in_daemon(const std::string& cache_root, const std::vector<std::string>& words,
+                                 const std::atomic<bool>& cancelled);
 
 // Listens until destroyed; each command runs on a thread of its own. The handler must not throw.
 class ControlServer {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <list>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "hyp/daemon/sink_ticks.h"
 
 namespace firn::hyp {
 namespace {
@@ -15,7 +15,16 @@ namespace {
 constexpr int64_t kTickMs = 200;
 constexpr int64_t kFollowIntervalMs = 1'000;
 
-HttpResponse problem(int status, std::string_view message) { return {status, Json{{"error", message}}.dump() + "\n", {}}; }
+HttpResponse problem(int status, std::string_view message) {
+  const auto replaced = Json::error_handler_t::replace;  // a message may repeat bytes that were sent
+  return {status, Json{{"error", message}}.dump(-1, ' ', false, replaced) + "\n", {}};
+}
+
+HttpResponse wrong_method(const char* allowed) {
+  HttpResponse answer = problem(405, fmt::format("use {}", allowed));
+  answer.headers["Allow"] = allowed;
+  return answer;
+}
 
 std::string header(const HttpRequest& request, const char* name) {
   const auto found = request.headers.find(name);
@@ -35,7 +44,7 @@ HttpResponse capture(Service& service, const std::string& dataset, const HttpReq
   options.dataset = dataset;
   if (const std::string source = header(request, "x-hyp-source"); !source.empty()) options.source = source;
   try {
-    service.check_capture(dataset);
+    service.check_capture(dataset, options.source);
     const CaptureReport report = ingest_body(service.spool(), request.body, header(request, "x-hyp-batch-id"), options);
     return {202, Json{{"lines", report.lines}, {"skipped", report.lines_skipped}}.dump() + "\n", {}};
   } catch (const Error& e) {
@@ -70,7 +79,7 @@ class FlushTick {
         spdlog::info("flushed {} rows into {} partitions, {} rejected", report.rows, report.partitions, report.rejected);
       }
       for (const std::string& problem : report.problems) spdlog::error("{}", problem);
-    } catch (const Error& e) {  // the rows stay in the spool for the next tick
+    } catch (const std::exception& e) {  // the rows stay in the spool for the next tick
       spdlog::error("flush: {}", e.what());
     }
   }
@@ -80,70 +89,38 @@ class FlushTick {
   int64_t next_ms_ = 0;
 };
 
-// Sinks on their schedules, each on a thread of its own while it runs; a tick that a run overlaps is run once, after it.
-class SinkTicks {
- public:
-  SinkTicks(Service& service, const std::atomic<bool>& stop) : service_(service) {
-    for (const SinkConfig& sink : service.config().sinks) {
-      if (sink.schedule) slots_.emplace_back(sink, sink.schedule->next_after_ms(now_ms()));
-    }
-    stop_ = &stop;
-  }
-  ~SinkTicks() {
-    for (Slot& slot : slots_) {
-      if (slot.thread.joinable()) slot.thread.join();
-    }
-  }
-  void run(int64_t now) {
-    for (Slot& slot : slots_) {
-      if (now < slot.next_ms || slot.running) continue;
-      if (slot.thread.joinable()) slot.thread.join();
-      slot.next_ms = slot.sink.schedule->next_after_ms(now);
-      slot.running = true;
-      slot.thread = std::thread([this, &slot] {
-        ship(slot.sink);
-        slot.running = false;
-      });
-    }
-  }
-
- private:
-  struct Slot {
-    Slot(const SinkConfig& config, int64_t next) : sink(config), next_ms(next) {}
-    const SinkConfig& sink;
-    int64_t next_ms;
-    std::atomic<bool> running{false};
-    std::thread thread;
-  };
-
-  void ship(const SinkConfig& sink) {
-    try {
-      SinkRunOptions options;
-      options.cancelled = stop_;
-      const SinkRunReport report = run_sink(service_.cache(), sink, options);
-      if (report.rows() > 0) spdlog::info("sink {}: shipped {} rows in {} units", sink.name, report.rows(), report.units());
-      for (const PartitionRun& run : report.partitions) {
-        if (!run.error.empty()) spdlog::error("sink {}: {}: {}", sink.name, run.partition.logical_path(), run.error);
-      }
-    } catch (const Error& e) {  // the next tick tries again
-      spdlog::error("sink {}: {}", sink.name, e.what());
-    }
-  }
-
-  Service& service_;
-  const std::atomic<bool>* stop_ = nullptr;
-  std::list<Slot> slots_;
-};
-
-void follow(Service& service, const std::atomic<bool>& stop, std::vector<std::string>& reported) {
+void ship(Service& service, const SinkConfig& sink, const std::atomic<bool>& stop) {
   try {
-    const FollowReport report = service.follow(&stop);
-    for (const std::string& problem : report.problems) {  // each once while it lasts
-      if (std::find(reported.begin(), reported.end(), problem) == reported.end()) spdlog::error("collect: {}", problem);
+    SinkRunOptions options;
+    options.cancelled = &stop;
+    const SinkRunReport report = run_sink(service.cache(), sink, options);
+    if (report.rows() > 0) spdlog::info("sink {}: shipped {} rows in {} units", sink.name, report.rows(), report.units());
+    for (const PartitionRun& run : report.partitions) {
+      if (!run.error.empty()) spdlog::error("sink {}: {}: {}", sink.name, run.partition.logical_path(), run.error);
     }
-    reported = report.problems;
-  } catch (const Error& e) {
-    spdlog::error("collect: {}", e.what());
+  } catch (const std::exception& e) {  // the next tick tries again
+    spdlog::error("sink {}: {}", sink.name, e.what());
+  }
+}
+
+// Picks up what collected files got, until `stop`.
+void follow(Service& service, const std::atomic<bool>& stop) {
+  std::vector<std::string> reported;
+  int64_t next_ms = 0;
+  while (!stop) {
+    if (now_ms() >= next_ms) {
+      try {
+        const FollowReport report = service.follow(&stop);
+        for (const std::string& problem : report.problems) {  // each once while it lasts
+          if (std::find(reported.begin(), reported.end(), problem) == reported.end()) spdlog::error("collect: {}", problem);
+        }
+        reported = report.problems;
+      } catch (const std::exception& e) {
+        spdlog::error("collect: {}", e.what());
+      }
+      next_ms = now_ms() + kFollowIntervalMs;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
   }
 }
 
@@ -151,15 +128,17 @@ void follow(Service& service, const std::atomic<bool>& stop, std::vector<std::st
 
 HttpResponse answer_http(Service& service, const HttpRequest& request) {
   if (request.path == "/healthz") {
-    return request.method == "GET" ? HttpResponse{200, "{\"status\":\"ok\"}\n", {}} : problem(405, "use GET");
+    return request.method == "GET" ? HttpResponse{200, "{\"status\":\"ok\"}\n", {}} : wrong_method("GET");
   }
   constexpr std::string_view kIngest = "/v1/ingest/";
   if (!request.path.starts_with(kIngest)) return problem(404, "there is /healthz and /v1/ingest/{dataset}");
-  if (request.method != "POST") return problem(405, "use POST");
+  if (request.method != "POST") return wrong_method("POST");
   if (const std::string& token = service.config().token; !token.empty()) {
     const std::string given = header(request, "authorization");
-    if (!given.starts_with("Bearer ") || !same_secret(std::string_view(given).substr(7), token)) {
-      return problem(401, "the bearer token is missing or wrong");
+    if (fold_name(given.substr(0, 7)) != "bearer " || !same_secret(std::string_view(given).substr(7), token)) {
+      HttpResponse answer = problem(401, "the bearer token is missing or wrong");
+      answer.headers["WWW-Authenticate"] = "Bearer";
+      return answer;
     }
   }
   if (!header(request, "x-hyp-stream").empty()) return problem(501, "this daemon captures; X-Hyp-Stream is for a receiver");
@@ -179,19 +158,14 @@ void run_daemon(Service& service, const DaemonOptions& options, const std::atomi
                                    http->port()));
     }
     options.announce("serving the cache " + service.config().cache_root);
-    SinkTicks sinks(service, stop);
-    std::vector<std::string> reported;
-    int64_t next_follow_ms = 0;
+    SinkTicks sinks(service.config().sinks, now_ms(), [&](const SinkConfig& sink) { ship(service, sink, stop); });
+    std::thread follower([&] { follow(service, stop); });  // apart: a big file must not hold up flushes and sinks
     while (!stop) {
-      const int64_t now = now_ms();
-      if (now >= next_follow_ms) {
-        follow(service, stop, reported);
-        next_follow_ms = now_ms() + kFollowIntervalMs;
-      }
-      flush_tick.run(now);
+      flush_tick.run(now_ms());
       sinks.run(now_ms());
       std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
     }
+    follower.join();
     spdlog::info("stopping: what is under way ends first");
   }
   flush_tick.flush();  // nothing is captured any more

@@ -1,10 +1,13 @@
 #include "hyp/daemon/http_server.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <future>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -14,6 +17,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -57,8 +61,25 @@ http::response<http::string_body> to_beast(const HttpResponse& answer, unsigned 
 }
 
 HttpResponse error_answer(int status, std::string_view message) {
-  return {status, Json{{"error", message}}.dump() + "\n", {}};
+  const auto replaced = Json::error_handler_t::replace;  // a message may repeat bytes that were sent
+  return {status, Json{{"error", message}}.dump(-1, ' ', false, replaced) + "\n", {}};
 }
+
+// A stream that waits for a request's bytes. At the stop those that have not begun one are closed at once, the others soon.
+struct Reading {
+  beast::tcp_stream* stream;
+  bool has_begun;
+};
+
+constexpr auto kStopGrace = std::chrono::seconds(2);    // for requests that are arriving at the stop
+constexpr auto kDrainMax = std::chrono::seconds(2);     // for what a client still sends when it has its answer
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+
+// What receiving came to: a request, or an answer that refuses it; neither: the peer is gone, or was silent too long.
+struct Received {
+  std::optional<http::request<http::string_body>> request;
+  std::optional<HttpResponse> refusal;
+};
 
 }  // namespace
 
@@ -69,9 +90,10 @@ struct HttpServer::State {
   tcp::acceptor acceptor{asio::make_strand(context)};
   std::vector<std::thread> threads;
   std::atomic<int64_t> connections{0};
+  std::atomic<int64_t> body_bytes{0};  // of all requests that are being received or answered
   std::atomic<bool> stopping{false};
   std::mutex mutex;
-  std::list<beast::tcp_stream*> idle;  // waiting for a request: closed at the stop; the others end by themselves
+  std::list<Reading> readings;
 
   HttpResponse answer(http::request<http::string_body>& request) {
     HttpRequest ours;
@@ -92,60 +114,138 @@ struct HttpServer::State {
     }
   }
 
+  // What a request's body takes of body_bytes, until destroyed.
+  struct BodyShare {
+    State& state;
+    int64_t bytes = 0;
+    ~BodyShare() { state.body_bytes -= bytes; }
+    bool grow_to(int64_t wanted) {
+      if (wanted <= bytes) return true;
+      const int64_t more = wanted - bytes;
+      if (state.body_bytes.fetch_add(more) + more > state.options.bodies_bytes_max) {
+        state.body_bytes -= more;
+        return false;
+      }
+      bytes = wanted;
+      return true;
+    }
+  };
+
+  // Lists a stream as reading while it lives.
+  struct ReadingScope {
+    State& state;
+    std::list<Reading>::iterator place;
+    ReadingScope(State& s, beast::tcp_stream& stream) : state(s) {
+      std::lock_guard guard(state.mutex);
+      place = state.readings.insert(state.readings.end(), {&stream, false});
+    }
+    ~ReadingScope() {
+      std::lock_guard guard(state.mutex);
+      state.readings.erase(place);
+    }
+    void begin() {
+      std::lock_guard guard(state.mutex);
+      place->has_begun = true;
+    }
+  };
+
+  HttpResponse busy_answer(std::string_view message) const {
+    HttpResponse answer = error_answer(503, message);
+    answer.headers["Retry-After"] = "1";
+    return answer;
+  }
+
+  Received failed(const beast::error_code& error) const {
+    if (error == http::error::body_limit) {
+      return {std::nullopt, error_answer(413, fmt::format("the body is longer than {} bytes", options.body_bytes_max))};
+    }
+    if (error == http::error::header_limit) return {std::nullopt, error_answer(431, "the header is too long")};
+    const bool is_cut_off = error == http::error::end_of_stream || error == http::error::partial_message;
+    if (!is_cut_off && error.category() == http::make_error_code(http::error::bad_version).category()) {
+      return {std::nullopt, error_answer(400, "this is no HTTP request: " + error.message())};
+    }
+    return {};
+  }
+
+  asio::awaitable<Received> receive(beast::tcp_stream& stream, beast::flat_buffer& buffer, BodyShare& share) {
+    ReadingScope reading(*this, stream);
+    if (stopping) co_return Received{};
+    const auto idle_max = std::chrono::milliseconds(options.idle_ms_max);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(options.request_ms_max);
+    http::request_parser<http::string_body> parser;
+    parser.body_limit(static_cast<uint64_t>(options.body_bytes_max));
+    beast::error_code error;
+    stream.expires_after(idle_max);
+    co_await http::async_read_header(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+    if (error) co_return failed(error);
+    reading.begin();
+    const auto announced = parser.content_length();
+    if (announced && !share.grow_to(static_cast<int64_t>(*announced))) {
+      co_return Received{std::nullopt, busy_answer("too many bodies are being received")};
+    }
+    if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+      http::response<http::empty_body> go_on(http::status::continue_, parser.get().version());
+      co_await http::async_write(stream, go_on, asio::redirect_error(asio::use_awaitable, error));
+    }
+    parser.eager(true);
+    while (!error && !parser.is_done()) {
+      if (std::chrono::steady_clock::now() > deadline) co_return Received{std::nullopt, error_answer(408, "the request took too long")};
+      stream.expires_after(idle_max);
+      co_await http::async_read_some(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+      if (!share.grow_to(static_cast<int64_t>(parser.get().body().size()))) {
+        co_return Received{std::nullopt, busy_answer("too many bodies are being received")};
+      }
+    }
+    if (error) co_return failed(error);
+    Received received;
+    received.request = parser.release();
+    co_return received;
+  }
+
   asio::awaitable<void> serve(tcp::socket socket) {
+    struct Counted {
+      std::atomic<int64_t>& connections;
+      ~Counted() { --connections; }
+    } counted{connections};
     beast::tcp_stream stream(std::move(socket));
     beast::flat_buffer buffer;
-    std::list<beast::tcp_stream*>::iterator place;
     for (bool keep_alive = true; keep_alive;) {
-      {
-        std::lock_guard guard(mutex);
-        if (stopping) break;
-        place = idle.insert(idle.end(), &stream);
-      }
-      http::request_parser<http::string_body> parser;
-      parser.body_limit(static_cast<uint64_t>(options.body_bytes_max));
+      BodyShare share{*this};
+      Received received = co_await receive(stream, buffer, share);
+      if (!received.request && !received.refusal) break;
+      keep_alive = received.request && received.request->keep_alive() && !stopping;
+      const bool is_head = received.request && received.request->method() == http::verb::head;
+      const HttpResponse answered = received.request ? answer(*received.request) : *received.refusal;
+      auto response = to_beast(answered, 11, keep_alive);
+      if (is_head) response.body().clear();  // its length stays in the header
       beast::error_code error;
-      stream.expires_after(std::chrono::milliseconds(options.idle_ms_max));
-      co_await http::async_read_header(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
-      {
-        std::lock_guard guard(mutex);
-        idle.erase(place);
-      }
-      if (!error && beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-        http::response<http::empty_body> go_on(http::status::continue_, parser.get().version());
-        co_await http::async_write(stream, go_on, asio::redirect_error(asio::use_awaitable, error));
-      }
-      if (!error && !parser.is_done()) {
-        co_await http::async_read(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
-      }
-      HttpResponse answered;
-      if (error == http::error::body_limit) {
-        answered = error_answer(413, fmt::format("the body is longer than {} bytes", options.body_bytes_max));
-        keep_alive = false;
-      } else if (error) {
-        break;  // it hung up, was idle too long, or speaks no HTTP
-      } else {
-        auto request = parser.release();
-        keep_alive = request.keep_alive();
-        answered = answer(request);
-      }
-      auto response = to_beast(answered, 11, keep_alive && !stopping);
       stream.expires_after(std::chrono::milliseconds(options.idle_ms_max));
       co_await http::async_write(stream, response, asio::redirect_error(asio::use_awaitable, error));
       if (error) break;
+      if (received.refusal) co_await drain(stream);
     }
     beast::error_code ignored;
     stream.socket().shutdown(tcp::socket::shutdown_send, ignored);  // the peer may be gone
-    --connections;
+  }
+
+  // Reads what the client is still sending: closing with bytes unread would take the answer from it.
+  asio::awaitable<void> drain(beast::tcp_stream& stream) {
+    beast::error_code error;
+    stream.socket().shutdown(tcp::socket::shutdown_send, error);
+    std::array<char, 65536> unread;
+    stream.expires_after(kDrainMax);
+    while (!error && !stopping) {
+      co_await stream.async_read_some(asio::buffer(unread), asio::redirect_error(asio::use_awaitable, error));
+    }
   }
 
   asio::awaitable<void> refuse(tcp::socket socket) {
     beast::tcp_stream stream(std::move(socket));
     stream.expires_after(std::chrono::seconds(5));
-    auto response = to_beast(error_answer(503, "too many connections"), 11, false);
-    response.set(http::field::retry_after, "1");
+    auto response = to_beast(busy_answer("too many connections"), 11, false);
     beast::error_code ignored;  // the peer may be gone
     co_await http::async_write(stream, response, asio::redirect_error(asio::use_awaitable, ignored));
+    co_await drain(stream);
   }
 
   asio::awaitable<void> accept_all() {
@@ -153,7 +253,11 @@ struct HttpServer::State {
       beast::error_code error;
       tcp::socket socket = co_await acceptor.async_accept(asio::make_strand(context), asio::redirect_error(asio::use_awaitable, error));
       if (error == asio::error::operation_aborted) break;
-      if (error) continue;
+      if (error) {  // no descriptor is left, for one: others have to end first
+        asio::steady_timer pause(acceptor.get_executor(), kAcceptPause);
+        co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+        continue;
+      }
       const auto executor = socket.get_executor();
       if (connections >= options.connections_max) {
         asio::co_spawn(executor, refuse(std::move(socket)), asio::detached);
@@ -190,18 +294,30 @@ HttpServer::HttpServer(const HttpServerOptions& options, Handler handler) : stat
 
 HttpServer::~HttpServer() {
   State& s = *state_;
-  asio::post(s.acceptor.get_executor(), [&s] {
+  const auto cancel = [&s](bool only_idle) {
+    std::lock_guard guard(s.mutex);
+    for (const Reading& reading : s.readings) {
+      if (only_idle && reading.has_begun) continue;
+      asio::post(reading.stream->get_executor(), [&s, stream = reading.stream] {
+        std::lock_guard guard(s.mutex);  // it may have got its request, or be gone
+        const auto is_it = [&](const Reading& one) { return one.stream == stream; };
+        if (std::any_of(s.readings.begin(), s.readings.end(), is_it)) stream->cancel();
+      });
+    }
+  };
+  std::promise<void> closed;
+  asio::post(s.acceptor.get_executor(), [&] {
     s.stopping = true;
     beast::error_code ignored;
     s.acceptor.close(ignored);
-    std::lock_guard guard(s.mutex);
-    for (beast::tcp_stream* stream : s.idle) {
-      asio::post(stream->get_executor(), [&s, stream] {
-        std::lock_guard guard(s.mutex);  // it may have got its request, or be gone
-        if (std::find(s.idle.begin(), s.idle.end(), stream) != s.idle.end()) stream->cancel();
-      });
-    }
+    closed.set_value();
   });
+  closed.get_future().wait();
+  const auto grace_end = std::chrono::steady_clock::now() + kStopGrace;
+  while (s.connections > 0) {  // again and again, since a stream may be between two reads
+    cancel(std::chrono::steady_clock::now() < grace_end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
   for (std::thread& thread : s.threads) thread.join();
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/uri.h"
+#include "hyp/capture/json_scanner.h"
 
 namespace firn::hyp {
 
@@ -21,17 +22,19 @@ Service::Service(FileLock owner, const Config& config)
 
 // Spools that other processes left behind when they ended are emptied here; later they hold nothing.
 void Service::adopt_spools() {
-  const size_t others = list_spools(config().cache_root).size() - 1;
-  for (size_t i = 0; i < others; ++i) {
-    const auto left_behind = Spool::open(config().cache_root);
+  for (const auto& left_behind : Spool::open_abandoned(config().cache_root)) {
     if (left_behind->unflushed_bytes() == 0) continue;
     spdlog::info("flushing the spool {}, which its process left", left_behind->id());
     for (const std::string& problem : hyp::flush(cache_, *left_behind).problems) spdlog::error("{}", problem);
   }
 }
 
-void Service::check_capture(const std::string& dataset) {
+void Service::check_capture(const std::string& dataset, const std::string& source) {
   config().dataset(dataset);
+  constexpr size_t kSourceBytesMax = 200;  // encoded: it names a folder
+  if (source.empty() || !is_valid_utf8(source) || encode_segment(source).size() > kSourceBytesMax) {
+    fail(ErrorKind::invalid_argument, "the source's name is empty, no UTF-8, or longer than {} bytes", kSourceBytesMax);
+  }
   if (const int64_t held = spool_->unflushed_bytes(); held > config().spool_bytes_max) {
     fail(ErrorKind::busy,
          "the spool of {} holds {} bytes that could not be flushed yet, more than spoolBytesMax ({}): nothing more is taken "
@@ -62,7 +65,7 @@ FollowReport Service::follow(const std::atomic<bool>* cancelled) {
   for (const CollectConfig& collect : followed) {
     if (cancelled != nullptr && *cancelled) break;
     try {
-      check_capture(collect.dataset);
+      check_capture(collect.dataset, collect.name);
       CaptureOptions options;
       options.dataset = collect.dataset;
       options.source = collect.name;

@@ -47,10 +47,10 @@ std::optional<Constant> plain_constant(const Json& node) {
     const Json& info = (*value)["type"]["type_info"];
     if (!info.is_object() || !info.contains("width") || !info.contains("scale")) return std::nullopt;
     const int64_t unscaled = content.get<int64_t>();
-    std::string digits = std::to_string(unscaled < 0 ? 0 - static_cast<uint64_t>(unscaled) : static_cast<uint64_t>(unscaled));
+    const uint64_t magnitude = unscaled < 0 ? 0 - static_cast<uint64_t>(unscaled) : static_cast<uint64_t>(unscaled);
     const auto scale = info["scale"].get<size_t>();
-    if (digits.size() <= scale) digits.insert(0, scale + 1 - digits.size(), '0');
-    digits.insert(digits.size() - scale, ".");
+    const std::string padded = fmt::format("{:0>{}}", magnitude, scale + 1);
+    const std::string digits = padded.substr(0, padded.size() - scale) + "." + padded.substr(padded.size() - scale);
     return Constant{ConstantKind::decimal, fmt::format("'{}{}'::DECIMAL({},{})", unscaled < 0 ? "-" : "", digits,
                                                        info["width"].get<int>(), scale)};
   }

@@ -24,7 +24,9 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 void write_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-void append_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::app | std::ios::binary) << text; }
+void append_text(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
 
 std::string gzip(const std::string& text) {
   z_stream stream{};
@@ -209,7 +211,8 @@ TEST(IngestFile, GzipAndZstdAreToldByTheirBytes) {
   write_text(root / "b", zstd(text));
   // Members and frames in a row are one stream, lines across their border too.
   write_text(root / "c", gzip(text.substr(0, 1000)) + gzip("") + gzip(text.substr(1000)) + std::string(512, '\0'));
-  write_text(root / "d", zstd(text.substr(0, 777)) + std::string("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz", 11) + zstd(text.substr(777)));
+  write_text(root / "d", zstd(text.substr(0, 777)) + std::string("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz", 11) +
+                             zstd(text.substr(777)));
   const auto spool = Spool::open(root / "cache");
   for (const std::string name : {"a", "b", "c", "d"}) {
     CaptureOptions options = to_d();
@@ -226,7 +229,9 @@ TEST(IngestFile, DamagedCompressionKeepsTheGoodLinesBeforeIt) {
   TempFolder root;
   const std::string text = lines(0, 300'000);
   const std::string whole = gzip(text);
-  for (const std::string& bytes : {whole.substr(0, whole.size() / 2), whole.substr(0, whole.size() / 2) + std::string(100, '\xff') + whole.substr(whole.size() / 2 + 100)}) {
+  for (const std::string& bytes :
+       {whole.substr(0, whole.size() / 2),
+        whole.substr(0, whole.size() / 2) + std::string(100, '\xff') + whole.substr(whole.size() / 2 + 100)}) {
     TempFolder cache;
     write_text(root / "in", bytes);
     const auto spool = Spool::open(cache.path());
@@ -238,7 +243,8 @@ TEST(IngestFile, DamagedCompressionKeepsTheGoodLinesBeforeIt) {
       const std::string kept = spooled(cache.path());
       EXPECT_GT(kept.size(), 100'000U);
       EXPECT_TRUE(kept.ends_with('\n'));
-      EXPECT_THAT(error.what(), HasSubstr(fmt::format("up to line {} are kept", std::count(kept.begin(), kept.end(), '\n'))));
+      EXPECT_THAT(error.what(),
+                  HasSubstr(fmt::format("up to line {} are kept", std::count(kept.begin(), kept.end(), '\n'))));
       if (bytes.size() < whole.size()) {
         EXPECT_THAT(text, StartsWith(kept));
       }
@@ -276,7 +282,8 @@ TEST(IngestPipe, WithAnIdContinuesAfterWhatWasTaken) {
   const CaptureReport again = ingest_text(*spool, lines(0, 8), options);
   EXPECT_EQ(again.lines, 3);
   EXPECT_EQ(again.lines_skipped, 5);
-  EXPECT_EQ(ingest_text(*spool, gzip(lines(0, 9)), options).lines, 1);  // the stream is what comes out of the compression
+  EXPECT_EQ(ingest_text(*spool, gzip(lines(0, 9)), options).lines,
+            1);  // the stream is what comes out of the compression
   EXPECT_EQ(spooled(root.path()), lines(0, 9));
   EXPECT_THROW(ingest_text(*spool, lines(0, 3), options), Error);
   options.id = "other";
@@ -305,7 +312,8 @@ TEST(IngestPipe, IsDurableAsItGoes) {
   const Descriptor read_end(ends[0]);
   std::thread reader([&] { EXPECT_EQ(ingest_pipe(*spool, read_end.get(), to_d()).lines, 2); });
   ASSERT_EQ(::write(ends[1], "{\"n\":0}\n{\"n\":", 13), 13);
-  for (int i = 0; i < 100 && spooled(root.path()).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int i = 0; i < 100 && spooled(root.path()).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(spooled(root.path()), lines(0, 1));
   ASSERT_EQ(::write(ends[1], "1}\n", 3), 3);
   ::close(ends[1]);
@@ -365,7 +373,8 @@ TEST(IngestBody, OfManyRequestsWithOneBatchIdOneIsTaken) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 5; ++i) lines_taken += ingest_body(*spool, lines(i, i + 1), fmt::format("b{}", i), to_d()).lines;
+      for (int i = 0; i < 5; ++i)
+        lines_taken += ingest_body(*spool, lines(i, i + 1), fmt::format("b{}", i), to_d()).lines;
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -458,7 +467,8 @@ void expect_each_line_once(const std::function<void(const std::string& root)>& w
     TempFolder root;
     run_killed_at(i, crash, [&] { work(root.path()); });
     ASSERT_EQ(run_in_child([&] { work(root.path()); }), 0) << i << " " << points[i];
-    ASSERT_EQ(spooled(root.path()), expected) << (crash == Crash::power ? "power cut" : "killed") << " at " << i << ": " << points[i];
+    ASSERT_EQ(spooled(root.path()), expected)
+        << (crash == Crash::power ? "power cut" : "killed") << " at " << i << ": " << points[i];
   }
 }
 

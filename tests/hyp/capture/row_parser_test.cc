@@ -52,12 +52,14 @@ std::string rejection(const std::string& line, const Schema& schema, const RowPa
   EXPECT_EQ(rows.rejected.size(), 1U);
   EXPECT_EQ(rows.rejected[0].offset, 3);
   EXPECT_EQ(rows.rejected[0].line_index, 1);
-  return rows.rejected[0].column.empty() ? rows.rejected[0].reason : rows.rejected[0].column + ": " + rows.rejected[0].reason;
+  return rows.rejected[0].column.empty() ? rows.rejected[0].reason
+                                         : rows.rejected[0].column + ": " + rows.rejected[0].reason;
 }
 
 TEST(RowParser, GoodRowsAreKeptAndBadOnesNamedByLine) {
   const Schema schema = schema_of({{"a", "long"}, {"b", "string"}});
-  const ParsedRows rows = parse("{\"a\":1,\"b\":\"x\"}\n\n{\"a\":\"no\"}\r\n   \n{\"b\":\"y\",\"a\":2}\r\n{\"a\":3", schema);
+  const ParsedRows rows =
+      parse("{\"a\":1,\"b\":\"x\"}\n\n{\"a\":\"no\"}\r\n   \n{\"b\":\"y\",\"a\":2}\r\n{\"a\":3", schema);
   ASSERT_EQ(rows.batch->num_rows(), 2);
   EXPECT_EQ(cell(rows, "a", 1), "2");
   EXPECT_EQ(cell(rows, "b", 1), "y");
@@ -77,11 +79,43 @@ TEST(RowParser, NoTextIsNoRows) {
 
 TEST(RowParser, TextThatIsNoJsonObjectIsRejected) {
   const Schema schema = schema_of({{"a", "long"}, {"s", "string"}, {"d", "double"}, {"b", "boolean"}});
-  for (const std::string line :
-       {"{", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "{\"a\":1 \"s\":\"\"}", "{a:1}", "{'a':1}", "{\"a\":01}", "{\"a\":+1}",
-        "{\"a\":-}", "{\"d\":.5}", "{\"d\":5.}", "{\"d\":1e}", "{\"d\":1e+}", "{\"d\":NaN}", "{\"d\":Infinity}", "{\"d\":-Infinity}", "{\"b\":tru}",
-        "{\"b\":True}", "{\"b\":truex}", "{\"a\":nul}", "{\"s\":\"x}", "{\"s\":\"\\x\"}", "{\"s\":\"\\u12\"}", "{\"s\":\"tab\there\"}",
-        "{\"s\":\"\\\"}", "{} {}", "{}x", "x", "{\"new\":[1,]}", "{\"new\":{\"x\"}}", "{\"new\":[1 2]}", "{\"new\":\"\\q\"}", "{\"a\":1}}", "]"}) {
+  for (const std::string line : {"{",
+                                 "{\"a\"",
+                                 "{\"a\":",
+                                 "{\"a\":1",
+                                 "{\"a\":1,",
+                                 "{\"a\":1,}",
+                                 "{\"a\":1 \"s\":\"\"}",
+                                 "{a:1}",
+                                 "{'a':1}",
+                                 "{\"a\":01}",
+                                 "{\"a\":+1}",
+                                 "{\"a\":-}",
+                                 "{\"d\":.5}",
+                                 "{\"d\":5.}",
+                                 "{\"d\":1e}",
+                                 "{\"d\":1e+}",
+                                 "{\"d\":NaN}",
+                                 "{\"d\":Infinity}",
+                                 "{\"d\":-Infinity}",
+                                 "{\"b\":tru}",
+                                 "{\"b\":True}",
+                                 "{\"b\":truex}",
+                                 "{\"a\":nul}",
+                                 "{\"s\":\"x}",
+                                 "{\"s\":\"\\x\"}",
+                                 "{\"s\":\"\\u12\"}",
+                                 "{\"s\":\"tab\there\"}",
+                                 "{\"s\":\"\\\"}",
+                                 "{} {}",
+                                 "{}x",
+                                 "x",
+                                 "{\"new\":[1,]}",
+                                 "{\"new\":{\"x\"}}",
+                                 "{\"new\":[1 2]}",
+                                 "{\"new\":\"\\q\"}",
+                                 "{\"a\":1}}",
+                                 "]"}) {
     EXPECT_THAT(rejection(line, schema), HasSubstr("malformed JSON at byte ")) << line;
   }
   for (const std::string line : {"[]", "1", "\"x\"", "null", "true", "[{\"a\":1}]"}) {
@@ -100,7 +134,8 @@ TEST(RowParser, InvalidUtf8IsRejectedWhereverItStands) {
 
 TEST(RowParser, EscapesAreResolvedAndLoneSurrogatesRejected) {
   const Schema schema = schema_of({{"s", "string"}, {"ke\"y", "long"}});
-  EXPECT_EQ(cell(parse(R"({"s":"\"\\\/\b\f\n\r\tA\u00fc\u20ac\ud83d\ude00"})", schema), "s", 0), "\"\\/\b\f\n\r\tAü€😀");
+  EXPECT_EQ(cell(parse(R"({"s":"\"\\\/\b\f\n\r\tA\u00fc\u20ac\ud83d\ude00"})", schema), "s", 0),
+            "\"\\/\b\f\n\r\tAü€😀");
   EXPECT_EQ(cell(parse(R"({"s":"\u0000"})", schema), "s", 0), std::string(1, '\0'));
   EXPECT_EQ(cell(parse(R"({"ke\"y":1})", schema), "ke\"y", 0), "1");
   EXPECT_EQ(cell(parse(R"({"\u0073":"x"})", schema), "s", 0), "x");
@@ -118,7 +153,8 @@ TEST(RowParser, ALongLineIsRejected) {
 }
 
 TEST(RowParser, DuplicateKeysAreRejectedAtAnyDepth) {
-  const Schema schema = schema_of({{"a", "long"}, {"s", "struct<x: long, y: list<struct<z: long>>>"}, {"m", "map<string, long>"}});
+  const Schema schema =
+      schema_of({{"a", "long"}, {"s", "struct<x: long, y: list<struct<z: long>>>"}, {"m", "map<string, long>"}});
   EXPECT_EQ(rejection(R"({"a":1,"a":1})", schema), "a: the key \"a\" occurs twice");
   EXPECT_EQ(rejection(R"({"a":null,"\u0061":1})", schema), "a: the key \"a\" occurs twice");
   EXPECT_EQ(rejection(R"({"s":{"x":1,"x":1}})", schema), "s.x: the key \"x\" occurs twice");
@@ -130,8 +166,14 @@ TEST(RowParser, DuplicateKeysAreRejectedAtAnyDepth) {
 }
 
 TEST(RowParser, ValuesOfAnotherTypeNameColumnExpectedAndFound) {
-  const Schema schema = schema_of({{"l", "long"}, {"s", "string"}, {"b", "boolean"}, {"d", "double"}, {"t", "timestamptz"}, {"st", "struct<x: int>"},
-                                   {"li", "list<long>"}, {"m", "map<string, long>"}});
+  const Schema schema = schema_of({{"l", "long"},
+                                   {"s", "string"},
+                                   {"b", "boolean"},
+                                   {"d", "double"},
+                                   {"t", "timestamptz"},
+                                   {"st", "struct<x: int>"},
+                                   {"li", "list<long>"},
+                                   {"m", "map<string, long>"}});
   EXPECT_EQ(rejection(R"({"l":"7"})", schema), "l: expected long, found the string \"7\"");
   EXPECT_EQ(rejection(R"({"l":1.5})", schema), "l: expected long, found 1.5");
   EXPECT_EQ(rejection(R"({"l":true})", schema), "l: expected long, found true");
@@ -151,12 +193,14 @@ TEST(RowParser, ValuesOfAnotherTypeNameColumnExpectedAndFound) {
 }
 
 TEST(RowParser, IntegersBeyondTheirColumnAreRejected) {
-  const Schema schema = schema_of({{"i", "int"}, {"l", "long"}, {"d", "double"}, {"f", "float"}, {"n", "decimal(38,0)"}});
+  const Schema schema =
+      schema_of({{"i", "int"}, {"l", "long"}, {"d", "double"}, {"f", "float"}, {"n", "decimal(38,0)"}});
   const ParsedRows rows = parse(
       R"({"i":2147483647,"l":9223372036854775807,"d":9223372036854775808,"n":99999999999999999999999999999999999999}
 {"i":-2147483648,"l":-9223372036854775808,"d":-123456789012345678901234567890,"n":-9223372036854775809}
 {"i":1.0,"l":1e3,"d":5,"f":16777217}
-{"i":-0,"l":-0.0,"d":-0.0,"f":1e-400})", schema);
+{"i":-0,"l":-0.0,"d":-0.0,"f":1e-400})",
+      schema);
   EXPECT_TRUE(rows.rejected.empty());
   EXPECT_EQ(cell(rows, "l", 0), "9223372036854775807");
   EXPECT_EQ(cell(rows, "l", 1), "-9223372036854775808");
@@ -172,7 +216,8 @@ TEST(RowParser, IntegersBeyondTheirColumnAreRejected) {
   const auto floats = std::static_pointer_cast<arrow::FloatArray>(rows.batch->GetColumnByName("f"));
   EXPECT_EQ(floats->Value(2), 16777216.0F);
   EXPECT_EQ(floats->Value(3), 0.0F);
-  EXPECT_THAT(rejection(R"({"l":9223372036854775808})", schema), HasSubstr("l: expected long, found 9223372036854775808"));
+  EXPECT_THAT(rejection(R"({"l":9223372036854775808})", schema),
+              HasSubstr("l: expected long, found 9223372036854775808"));
   EXPECT_THAT(rejection(R"({"l":-9223372036854775809})", schema), HasSubstr("l: expected long"));
   EXPECT_THAT(rejection(R"({"l":18446744073709551616})", schema), HasSubstr("l: expected long"));
   EXPECT_THAT(rejection(R"({"l":1e30})", schema), HasSubstr("l: expected long"));
@@ -186,17 +231,28 @@ TEST(RowParser, IntegersBeyondTheirColumnAreRejected) {
 }
 
 TEST(RowParser, ValuesSpelledAsStringsBecomeTheirColumnsType) {
-  const Schema schema = schema_of({{"da", "date"}, {"ti", "time"}, {"ts", "timestamp"}, {"tz", "timestamptz"}, {"tn", "timestamptz_ns"},
-                                   {"de", "decimal(9,2)"}, {"u", "uuid"}, {"bi", "binary"}, {"fi", "fixed[2]"}});
+  const Schema schema = schema_of({{"da", "date"},
+                                   {"ti", "time"},
+                                   {"ts", "timestamp"},
+                                   {"tz", "timestamptz"},
+                                   {"tn", "timestamptz_ns"},
+                                   {"de", "decimal(9,2)"},
+                                   {"u", "uuid"},
+                                   {"bi", "binary"},
+                                   {"fi", "fixed[2]"}});
   const ParsedRows rows = parse(
       R"({"da":"1969-12-31","ti":"23:59:59.000001","ts":"1970-01-01T00:00:01Z","tz":"1970-01-01T01:00:00+01:00","tn":"1970-01-01T00:00:00.000000001Z","de":"-1.28","u":"00112233-4455-6677-8899-aabbccddeeff","bi":"AAH/","fi":"AQI="}
-{"ts":"1970-01-01 00:00:01","tz":"1970-01-01T00:00:00","tn":5,"ts":null,"de":12})", schema);
+{"ts":"1970-01-01 00:00:01","tz":"1970-01-01T00:00:00","tn":5,"ts":null,"de":12})",
+      schema);
   EXPECT_EQ(rows.rejected.size(), 1U);  // "ts" twice
   const ParsedRows more = parse(R"({"ts":-1,"tz":1000000,"de":1.5e1,"bi":""}
-{"ts":"1970-01-01T00:00:01.5","de":"12.30"})", schema);
+{"ts":"1970-01-01T00:00:01.5","de":"12.30"})",
+                                schema);
   ASSERT_TRUE(more.rejected.empty());
   const auto value = [](const ParsedRows& parsed, const std::string& column, int64_t row) {
-    return std::static_pointer_cast<arrow::Int64Array>(parsed.batch->GetColumnByName(column)->View(arrow::int64()).ValueOrDie())->Value(row);
+    return std::static_pointer_cast<arrow::Int64Array>(
+               parsed.batch->GetColumnByName(column)->View(arrow::int64()).ValueOrDie())
+        ->Value(row);
   };
   EXPECT_EQ(std::static_pointer_cast<arrow::Date32Array>(rows.batch->GetColumnByName("da"))->Value(0), -1);
   EXPECT_EQ(value(rows, "ti", 0), 86'399'000'001);
@@ -206,16 +262,19 @@ TEST(RowParser, ValuesSpelledAsStringsBecomeTheirColumnsType) {
   EXPECT_EQ(cell(rows, "de", 0), "-1.28");
   EXPECT_EQ(std::static_pointer_cast<arrow::FixedSizeBinaryArray>(rows.batch->GetColumnByName("u"))->GetView(0),
             std::string("\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff", 16));
-  EXPECT_EQ(std::static_pointer_cast<arrow::BinaryArray>(rows.batch->GetColumnByName("bi"))->GetView(0), std::string("\x00\x01\xff", 3));
-  EXPECT_EQ(std::static_pointer_cast<arrow::FixedSizeBinaryArray>(rows.batch->GetColumnByName("fi"))->GetView(0), "\x01\x02");
+  EXPECT_EQ(std::static_pointer_cast<arrow::BinaryArray>(rows.batch->GetColumnByName("bi"))->GetView(0),
+            std::string("\x00\x01\xff", 3));
+  EXPECT_EQ(std::static_pointer_cast<arrow::FixedSizeBinaryArray>(rows.batch->GetColumnByName("fi"))->GetView(0),
+            "\x01\x02");
   EXPECT_EQ(value(more, "ts", 0), -1);
   EXPECT_EQ(value(more, "tz", 0), 1'000'000);
   EXPECT_EQ(cell(more, "de", 0), "15.00");
   EXPECT_EQ(value(more, "ts", 1), 1'500'000);
   EXPECT_EQ(cell(more, "de", 1), "12.30");
-  for (const std::string bad : {R"("da":"2023-02-29")", R"("da":5)", R"("ti":"24:00:00")", R"("ts":"1970-01-01T00:00:00+01:00")", R"("tz":1.5)",
-                                R"("tz":"1970-01-01T00:00:60Z")", R"("de":"1.285")", R"("de":"12345678")", R"("de":"1.")", R"("de":"x")", R"("u":"0011")",
-                                R"("bi":"AAH")", R"("bi":"A===")", R"("bi":"A?==")", R"("fi":"AQIC")"}) {
+  for (const std::string bad :
+       {R"("da":"2023-02-29")", R"("da":5)", R"("ti":"24:00:00")", R"("ts":"1970-01-01T00:00:00+01:00")", R"("tz":1.5)",
+        R"("tz":"1970-01-01T00:00:60Z")", R"("de":"1.285")", R"("de":"12345678")", R"("de":"1.")", R"("de":"x")",
+        R"("u":"0011")", R"("bi":"AAH")", R"("bi":"A===")", R"("bi":"A?==")", R"("fi":"AQIC")"}) {
     EXPECT_NE(rejection("{" + bad + "}", schema), "") << bad;
   }
   EXPECT_THAT(rejection(R"({"ts":"1970-01-01T00:00:00+00:00"})", schema), HasSubstr("no offset but Z"));
@@ -228,7 +287,8 @@ TEST(RowParser, NestedColumnsHoldStructsListsAndMapsAtAnyDepth) {
 {"s":null}
 {}
 {"s":{"b":[{"k":{"c":1}}]}}
-{"s":{"a":2,"b":[{"m":{}}]}})", schema);
+{"s":{"a":2,"b":[{"m":{}}]}})",
+                                schema);
   ASSERT_EQ(rows.rejected.size(), 1U);
   EXPECT_EQ(rows.rejected[0].column, "s.b.element.value.c");
   ASSERT_EQ(rows.batch->num_rows(), 5);
@@ -285,7 +345,8 @@ TEST(RowParser, ReservedAndCollidingNamesAreRejected) {
 
 TEST(RowParser, DeepNestingIsRejected) {
   const Schema schema = schema_of({{"a", "list<long>"}});
-  EXPECT_THAT(rejection("{\"new\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}", schema), HasSubstr("too deeply"));
+  EXPECT_THAT(rejection("{\"new\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}", schema),
+              HasSubstr("too deeply"));
   EXPECT_THAT(rejection("{\"a\":" + std::string(100'000, '['), schema), HasSubstr("too deeply"));
   EXPECT_EQ(rejection("{\"new\":" + std::string(60, '[') + std::string(60, ']') + "}", schema), "");
 }
@@ -298,7 +359,8 @@ class RandomRows {
 
   size_t below(size_t limit) { return random_() % limit; }
   std::string text() {
-    static const std::vector<std::string> parts = {"a", "Z", " ", "\"", "\\", "/", "\n", "\t", "ü", "€", "😀", "\x01", "0123456789abcdef", "{", "]", ","};
+    static const std::vector<std::string> parts = {
+        "a", "Z", " ", "\"", "\\", "/", "\n", "\t", "ü", "€", "😀", "\x01", "0123456789abcdef", "{", "]", ","};
     std::string out;
     for (size_t n = below(12); n > 0; --n) out += parts[below(parts.size())];
     return out;
@@ -312,11 +374,16 @@ class RandomRows {
   Json value(const iceberg::Type& type) {
     if (below(8) == 0) return nullptr;
     switch (type.id()) {
-      case iceberg::TypeId::long_: return number(false);
-      case iceberg::TypeId::double_: return number(true);
-      case iceberg::TypeId::boolean_: return below(2) == 0;
-      case iceberg::TypeId::string: return text();
-      case iceberg::TypeId::struct_: return object(type.fields());
+      case iceberg::TypeId::long_:
+        return number(false);
+      case iceberg::TypeId::double_:
+        return number(true);
+      case iceberg::TypeId::boolean_:
+        return below(2) == 0;
+      case iceberg::TypeId::string:
+        return text();
+      case iceberg::TypeId::struct_:
+        return object(type.fields());
       case iceberg::TypeId::list: {
         Json list = Json::array();
         for (size_t n = below(4); n > 0; --n) list.push_back(value(*type.element().type));
@@ -348,20 +415,26 @@ class RandomRows {
 Json value_of(const arrow::Array& array, int64_t index) {
   if (array.IsNull(index)) return nullptr;
   switch (array.type_id()) {
-    case arrow::Type::INT64: return static_cast<const arrow::Int64Array&>(array).Value(index);
-    case arrow::Type::DOUBLE: return static_cast<const arrow::DoubleArray&>(array).Value(index);
-    case arrow::Type::BOOL: return static_cast<const arrow::BooleanArray&>(array).Value(index);
-    case arrow::Type::STRING: return std::string(static_cast<const arrow::StringArray&>(array).GetView(index));
+    case arrow::Type::INT64:
+      return static_cast<const arrow::Int64Array&>(array).Value(index);
+    case arrow::Type::DOUBLE:
+      return static_cast<const arrow::DoubleArray&>(array).Value(index);
+    case arrow::Type::BOOL:
+      return static_cast<const arrow::BooleanArray&>(array).Value(index);
+    case arrow::Type::STRING:
+      return std::string(static_cast<const arrow::StringArray&>(array).GetView(index));
     case arrow::Type::STRUCT: {
       const auto& structure = static_cast<const arrow::StructArray&>(array);
       Json out = Json::object();
-      for (int i = 0; i < structure.num_fields(); ++i) out[structure.type()->field(i)->name()] = value_of(*structure.field(i), index);
+      for (int i = 0; i < structure.num_fields(); ++i)
+        out[structure.type()->field(i)->name()] = value_of(*structure.field(i), index);
       return out;
     }
     case arrow::Type::LIST: {
       const auto& list = static_cast<const arrow::ListArray&>(array);
       Json out = Json::array();
-      for (int64_t i = list.value_offset(index); i < list.value_offset(index + 1); ++i) out.push_back(value_of(*list.values(), i));
+      for (int64_t i = list.value_offset(index); i < list.value_offset(index + 1); ++i)
+        out.push_back(value_of(*list.values(), i));
       return out;
     }
     default: {
@@ -379,10 +452,12 @@ Json value_of(const arrow::Array& array, int64_t index) {
 Json normalized(const Json& json, const iceberg::Type& type) {
   if (json.is_null()) return nullptr;
   switch (type.id()) {
-    case iceberg::TypeId::double_: return json.get<double>();
+    case iceberg::TypeId::double_:
+      return json.get<double>();
     case iceberg::TypeId::struct_: {
       Json out = Json::object();
-      for (const Field& field : type.fields()) out[field.name] = json.contains(field.name) ? normalized(json[field.name], *field.type) : Json();
+      for (const Field& field : type.fields())
+        out[field.name] = json.contains(field.name) ? normalized(json[field.name], *field.type) : Json();
       return out;
     }
     case iceberg::TypeId::list: {
@@ -395,20 +470,27 @@ Json normalized(const Json& json, const iceberg::Type& type) {
       for (const auto& [key, item] : json.items()) out[key] = normalized(item, *type.value().type);
       return out;
     }
-    default: return json;
+    default:
+      return json;
   }
 }
 
 TEST(RowParserProperty, RandomRowsReadAsNlohmannReadsThem) {
-  const Schema schema = schema_of({{"a", "long"}, {"b", "double"}, {"c", "string"}, {"d", "boolean"}, {"e", "list<double>"},
-                                   {"f", "struct<x: long, y: struct<z: string, w: list<string>>>"}, {"g", "map<string, list<long>>"}});
+  const Schema schema = schema_of({{"a", "long"},
+                                   {"b", "double"},
+                                   {"c", "string"},
+                                   {"d", "boolean"},
+                                   {"e", "list<double>"},
+                                   {"f", "struct<x: long, y: struct<z: string, w: list<string>>>"},
+                                   {"g", "map<string, list<long>>"}});
   RandomRows random(test_seed());
   std::string text;
   std::vector<Json> expected;
   for (int i = 0; i < 2000; ++i) {
     const Json row = random.object(schema.fields());
     std::string line = random.below(2) == 0 ? row.dump() : row.dump(-1, ' ', /*ensure_ascii=*/true);
-    if (random.below(5) == 0) {  // cut or changed: an object that nlohmann still takes may be another row, or a wrong type
+    if (random.below(5) ==
+        0) {  // cut or changed: an object that nlohmann still takes may be another row, or a wrong type
       line[random.below(line.size())] = "{}[]\",:x0-.e\\"[random.below(13)];
       const Json changed = Json::parse(line, nullptr, false);
       const ParsedRows parsed = parse(line, schema);
@@ -424,10 +506,12 @@ TEST(RowParserProperty, RandomRowsReadAsNlohmannReadsThem) {
     }
   }
   const ParsedRows rows = parse(text, schema);
-  ASSERT_TRUE(rows.rejected.empty()) << rows.rejected[0].column << ": " << rows.rejected[0].reason << ", seed " << test_seed();
+  ASSERT_TRUE(rows.rejected.empty()) << rows.rejected[0].column << ": " << rows.rejected[0].reason << ", seed "
+                                     << test_seed();
   ASSERT_EQ(rows.batch->num_rows(), static_cast<int64_t>(expected.size()));
   const auto table = rows.batch->ToStructArray().ValueOrDie();
-  for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(value_of(*table, static_cast<int64_t>(i)), expected[i]) << "seed " << test_seed();
+  for (size_t i = 0; i < expected.size(); ++i)
+    ASSERT_EQ(value_of(*table, static_cast<int64_t>(i)), expected[i]) << "seed " << test_seed();
 }
 
 }  // namespace

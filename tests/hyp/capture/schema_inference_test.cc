@@ -18,14 +18,19 @@ using iceberg::TypeId;
 std::string spell(const Type& type) {
   const auto fields = [](const std::vector<Field>& all) {
     std::string out;
-    for (const Field& field : all) out += (out.empty() ? "" : ", ") + field.name + ": " + spell(*field.type) + (field.required ? "!" : "");
+    for (const Field& field : all)
+      out += (out.empty() ? "" : ", ") + field.name + ": " + spell(*field.type) + (field.required ? "!" : "");
     return out;
   };
   switch (type.id()) {
-    case TypeId::struct_: return "struct<" + fields(type.fields()) + ">";
-    case TypeId::list: return "list<" + spell(*type.element().type) + ">";
-    case TypeId::map: return "map<" + spell(*type.key().type) + ", " + spell(*type.value().type) + ">";
-    default: return type.to_string();
+    case TypeId::struct_:
+      return "struct<" + fields(type.fields()) + ">";
+    case TypeId::list:
+      return "list<" + spell(*type.element().type) + ">";
+    case TypeId::map:
+      return "map<" + spell(*type.key().type) + ", " + spell(*type.value().type) + ">";
+    default:
+      return type.to_string();
   }
 }
 
@@ -43,14 +48,16 @@ Schema one_column(const std::string& name, const std::string& type) {
 TEST(SchemaInference, ColumnsComeInFirstSeenOrderWithTheirTypes) {
   EXPECT_EQ(infer(R"({"b":true,"i":1,"s":"x","n":null}
 {"d":1.5,"i":null,"o":{"x":1,"y":"z"},"l":[{"k":1},{"m":2.0}],"n":7})"),
-            "struct<b: boolean, i: long, s: string, n: long, d: double, o: struct<x: long, y: string>, l: list<struct<k: long, m: double>>>");
+            "struct<b: boolean, i: long, s: string, n: long, d: double, o: struct<x: long, y: string>, l: "
+            "list<struct<k: long, m: double>>>");
 }
 
 TEST(SchemaInference, IntegersAndFractionsMixToDouble) {
   EXPECT_EQ(infer("{\"a\":1}\n{\"a\":2.5}"), "struct<a: double>");
   EXPECT_EQ(infer("{\"a\":2.5}\n{\"a\":1}"), "struct<a: double>");
   EXPECT_EQ(infer("{\"a\":[1,2]}\n{\"a\":[1e1]}"), "struct<a: list<double>>");
-  EXPECT_EQ(infer("{\"a\":123456789012345678901234567890}"), "struct<a: long>");  // a reject, not a reason for a wider column
+  EXPECT_EQ(infer("{\"a\":123456789012345678901234567890}"),
+            "struct<a: long>");  // a reject, not a reason for a wider column
 }
 
 TEST(SchemaInference, WhereLinesDisagreeTheFirstDecides) {
@@ -64,9 +71,11 @@ TEST(SchemaInference, NullAndEmptyValuesDecideNothing) {
 }
 
 TEST(SchemaInference, BadLinesAreNotSeen) {
-  EXPECT_EQ(infer("{\"a\":1}\n{\"b\":1,\"a\":2.5\n{\"c\":1,\"c\":1}\n{\"d\":\"\xff\"}\n[1]\n{\"e\":1}x\n{\"f\":{\"g\":1,\"h\":[1.5,]}}\n{\"z\":1}"),
+  EXPECT_EQ(infer("{\"a\":1}\n{\"b\":1,\"a\":2.5\n{\"c\":1,\"c\":1}\n{\"d\":\"\xff\"}\n[1]\n{\"e\":1}x\n{\"f\":{\"g\":"
+                  "1,\"h\":[1.5,]}}\n{\"z\":1}"),
             "struct<a: long, z: long>");
-  EXPECT_EQ(infer("{\"o\":{\"x\":1}}\n{\"o\":{\"y\":{\"z\":1.5}},\"l\":[[1]],}\n{\"o\":{\"x\":2}}"), "struct<o: struct<x: long>>");
+  EXPECT_EQ(infer("{\"o\":{\"x\":1}}\n{\"o\":{\"y\":{\"z\":1.5}},\"l\":[[1]],}\n{\"o\":{\"x\":2}}"),
+            "struct<o: struct<x: long>>");
   EXPECT_EQ(infer("{\"" + std::string(9 << 20, 'x') + "\":1}"), "struct<>");
 }
 
@@ -78,14 +87,16 @@ TEST(SchemaInference, KnownColumnsKeepTheirTypesAndStructsGrow) {
   EXPECT_EQ(infer("{\"a\":1.5,\"b\":2}", one_column("a", "int")), "struct<a: int, b: long>");
   EXPECT_EQ(infer("{}", one_column("a", "timestamptz")), "struct<a: timestamptz>");
   EXPECT_EQ(infer("{\"a\":{\"y\":1}}", one_column("a", "struct<x: string>")), "struct<a: struct<x: string, y: long>>");
-  EXPECT_EQ(infer("{\"a\":[{\"y\":1}]}", one_column("a", "list<struct<x: string>>")), "struct<a: list<struct<x: string, y: long>>>");
+  EXPECT_EQ(infer("{\"a\":[{\"y\":1}]}", one_column("a", "list<struct<x: string>>")),
+            "struct<a: list<struct<x: string, y: long>>>");
   EXPECT_EQ(infer("{\"a\":{\"k1\":{\"y\":1},\"k2\":{}}}", one_column("a", "map<string, struct<x: string>>")),
             "struct<a: map<string, struct<x: string, y: long>>>");
   EXPECT_EQ(infer("{\"a\":{\"y\":1}}", one_column("a", "string")), "struct<a: string>");
 }
 
 TEST(SchemaInference, TimestampsAreFoundInTheirColumnAlone) {
-  EXPECT_EQ(infer("{\"t\":\"2013-01-01T10:00:00Z\",\"u\":\"2013-01-01T10:00:00Z\"}\n{\"t\":\"later\"}", {}, "t"), "struct<t: timestamptz, u: string>");
+  EXPECT_EQ(infer("{\"t\":\"2013-01-01T10:00:00Z\",\"u\":\"2013-01-01T10:00:00Z\"}\n{\"t\":\"later\"}", {}, "t"),
+            "struct<t: timestamptz, u: string>");
   EXPECT_EQ(infer("{\"t\":\"soon\"}\n{\"t\":\"2013-01-01T10:00:00Z\"}", {}, "t"), "struct<t: string>");
   EXPECT_EQ(infer("{\"o\":{\"t\":\"2013-01-01T10:00:00Z\"}}", {}, "t"), "struct<o: struct<t: string>>");
 }
@@ -103,8 +114,23 @@ TEST(SchemaInference, WhatIsInferredFitsTheRows) {
 TEST(SchemaInference, HoweverTheLinesAreCutAndMergedTheSchemaIsTheSame) {
   std::mt19937_64 random(test_seed());
   const auto value = [&]() -> std::string {
-    static const std::vector<std::string> values = {"null", "1", "1.5", "\"x\"", "\"2020-01-01T00:00:00Z\"", "true", "[]", "[1]", "[\"x\",1]", "{}", "{\"p\":1}",
-                                                    "{\"q\":[{\"r\":1.5}]}", "{\"q\":\"x\",\"p\":null}", "[{\"p\":[]}]", "{\"p\":1,\"p\":2}", "[1", "tru"};
+    static const std::vector<std::string> values = {"null",
+                                                    "1",
+                                                    "1.5",
+                                                    "\"x\"",
+                                                    "\"2020-01-01T00:00:00Z\"",
+                                                    "true",
+                                                    "[]",
+                                                    "[1]",
+                                                    "[\"x\",1]",
+                                                    "{}",
+                                                    "{\"p\":1}",
+                                                    "{\"q\":[{\"r\":1.5}]}",
+                                                    "{\"q\":\"x\",\"p\":null}",
+                                                    "[{\"p\":[]}]",
+                                                    "{\"p\":1,\"p\":2}",
+                                                    "[1",
+                                                    "tru"};
     return values[random() % values.size()];
   };
   for (int round = 0; round < 300; ++round) {

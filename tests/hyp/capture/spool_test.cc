@@ -34,7 +34,8 @@ Frame make_frame(const std::string& text, const std::string& source_id = "", int
   return frame;
 }
 
-std::vector<std::string> texts_of(const std::string& folder, SpoolPosition from = {}, std::optional<SpoolPosition> until = {}) {
+std::vector<std::string> texts_of(const std::string& folder, SpoolPosition from = {},
+                                  std::optional<SpoolPosition> until = {}) {
   std::vector<std::string> texts;
   SpoolReader reader(folder, from, until);
   while (const auto at = reader.next()) {
@@ -56,7 +57,9 @@ void flip_byte(const std::string& path, int64_t offset) {
   file.put(byte);
 }
 
-void append_bytes(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::app | std::ios::binary) << bytes; }
+void append_bytes(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << bytes;
+}
 
 // Ends as a killed process does: without the destructor's closing frame.
 void in_killed_process(const std::function<void()>& work) {
@@ -152,7 +155,8 @@ TEST(Spool, GarbageAfterTheLastFrameIsATornTail) {
   TempFolder root;
   in_killed_process([&] { Spool::open(root.path()).release()->append({make_frame("kept")}); });
   const std::string folder = list_spools(root.path()).at(0);
-  for (const std::string& tail : {std::string(4096, '\0'), std::string(100, '\xff'), std::string("\x01\x00\x00\x00", 4)}) {
+  for (const std::string& tail :
+       {std::string(4096, '\0'), std::string(100, '\xff'), std::string("\x01\x00\x00\x00", 4)}) {
     append_bytes(segment(folder, 1), tail);
     EXPECT_THAT(texts_of(folder), ElementsAre("kept"));
     const auto spool = Spool::open(root.path());
@@ -413,8 +417,8 @@ TEST(AtomicAppend, IsInvisibleUntilItIsCommitted) {
 
 // --- killed at every fault point ---
 
-// Appends what is not there yet of five frames of one source, some at once, with a flush between: what comes out of the spool
-// by flushing and by reading the rest is each frame once.
+// Appends what is not there yet of five frames of one source, some at once, with a flush between: what comes out of the
+// spool by flushing and by reading the rest is each frame once.
 void capture_five(const std::string& root, const std::string& flushed) {
   const auto spool = Spool::open(root, 250);
   const auto flush = [&] {

@@ -26,7 +26,9 @@ std::string config_error(const std::string& text) {
   return "no error";
 }
 
-std::string dataset_error(const std::string& body) { return config_error("{\"datasets\": {\"d\": {\n" + body + "\n}}}"); }
+std::string dataset_error(const std::string& body) {
+  return config_error("{\"datasets\": {\"d\": {\n" + body + "\n}}}");
+}
 
 TEST(Config, AnEmptyObjectIsAllDefaults) {
   const Config config = parse_config("{}", "/etc/hyp.json");
@@ -81,7 +83,8 @@ TEST(Config, TheExamplesOfTheInitialFileAreValidTogether) {
 }
 
 TEST(Config, CommentsAndTrailingCommasAreFine) {
-  const Config config = parse_config("\xEF\xBB\xBF// a\n{ /* b \n */ \"cacheRoot\": \"//x/*y*/\", // c\n \"sinks\": [], }", "/etc/hyp.json");
+  const Config config = parse_config(
+      "\xEF\xBB\xBF// a\n{ /* b \n */ \"cacheRoot\": \"//x/*y*/\", // c\n \"sinks\": [], }", "/etc/hyp.json");
   EXPECT_EQ(config.cache_root, "//x/*y*/");
 }
 
@@ -105,7 +108,8 @@ TEST(Config, UndeclaredDatasetsHaveTheDefaultsUnlessRefused) {
   const Config open = parse_config(R"({"datasets": {"Known": {}}})", "/etc/hyp.json");
   EXPECT_EQ(open.dataset("other").name, "other");
   EXPECT_THROW(open.dataset("known"), Error);  // differs only in case
-  for (const std::string name : {"", ".hidden", "a/b", "a..b", "ä", std::string(129, 'a').c_str()}) EXPECT_THROW(open.dataset(name), Error) << name;
+  for (const std::string name : {"", ".hidden", "a/b", "a..b", "ä", std::string(129, 'a').c_str()})
+    EXPECT_THROW(open.dataset(name), Error) << name;
   EXPECT_EQ(open.dataset(std::string(128, 'a')).name.size(), 128U);
   const Config closed = parse_config(R"({"datasets": {"known": {}}, "undeclaredDatasets": false})", "/etc/hyp.json");
   EXPECT_EQ(closed.dataset("known").name, "known");
@@ -113,11 +117,14 @@ TEST(Config, UndeclaredDatasetsHaveTheDefaultsUnlessRefused) {
 }
 
 TEST(Config, ErrorsNameFileLineAndKey) {
-  EXPECT_THAT(config_error("{\n  \"cacheroot\": \"x\"\n}"),
-              AllOf(HasSubstr("/etc/hyp.json, line 2"), HasSubstr("\"cacheroot\""), HasSubstr("did you mean \"cacheRoot\"")));
-  EXPECT_THAT(config_error("{\n\n  \"listen\":\n 5}"), AllOf(HasSubstr("line 3"), HasSubstr("\"listen\""), HasSubstr("string")));
+  EXPECT_THAT(
+      config_error("{\n  \"cacheroot\": \"x\"\n}"),
+      AllOf(HasSubstr("/etc/hyp.json, line 2"), HasSubstr("\"cacheroot\""), HasSubstr("did you mean \"cacheRoot\"")));
+  EXPECT_THAT(config_error("{\n\n  \"listen\":\n 5}"),
+              AllOf(HasSubstr("line 3"), HasSubstr("\"listen\""), HasSubstr("string")));
   EXPECT_THAT(config_error("{\"listen\": \"localhost\"}"), HasSubstr("host:port"));
-  EXPECT_THAT(config_error("{\n\"listen\": \"a:1\",\n\"listen\": \"b:1\"}"), AllOf(HasSubstr("line 3"), HasSubstr("twice")));
+  EXPECT_THAT(config_error("{\n\"listen\": \"a:1\",\n\"listen\": \"b:1\"}"),
+              AllOf(HasSubstr("line 3"), HasSubstr("twice")));
   EXPECT_THAT(config_error("{\n\"flushBytes\": 0}"), AllOf(HasSubstr("line 2"), HasSubstr("at least 1")));
   EXPECT_THAT(config_error("{\"flushBytes\": 1.5}"), HasSubstr("integer"));
   EXPECT_THAT(config_error("{\"flushBytes\": 99999999999999999999}"), HasSubstr("integer"));
@@ -135,20 +142,28 @@ TEST(Config, ErrorsNameFileLineAndKey) {
 TEST(Config, DatasetsAreChecked) {
   EXPECT_THAT(config_error("{\"datasets\": {\n\"a/b\": {}}}"), AllOf(HasSubstr("line 2"), HasSubstr("a/b")));
   EXPECT_THAT(config_error("{\"datasets\": {\"a\": {},\n\"A\": {}}}"), AllOf(HasSubstr("line 2"), HasSubstr("case")));
-  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\",\n \"A\": \"long\"}"), AllOf(HasSubstr("line 3"), HasSubstr("case")));
-  EXPECT_THAT(dataset_error("\"columns\": {\n\"_hyp_x\": \"long\"}"), AllOf(HasSubstr("line 3"), HasSubstr("reserved")));
-  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"log\"}"), AllOf(HasSubstr("line 2"), HasSubstr("unknown type \"log\""), HasSubstr("long")));
-  for (const std::string type : {"list<long", "list<>", "map<long, string>", "struct<a int>", "struct<>", "decimal(9)", "decimal(39,0)",
-                                 "decimal(2,3)", "fixed[0]", "long long", "variant", ""}) {
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\",\n \"A\": \"long\"}"),
+              AllOf(HasSubstr("line 3"), HasSubstr("case")));
+  EXPECT_THAT(dataset_error("\"columns\": {\n\"_hyp_x\": \"long\"}"),
+              AllOf(HasSubstr("line 3"), HasSubstr("reserved")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"log\"}"),
+              AllOf(HasSubstr("line 2"), HasSubstr("unknown type \"log\""), HasSubstr("long")));
+  for (const std::string type : {"list<long", "list<>", "map<long, string>", "struct<a int>", "struct<>", "decimal(9)",
+                                 "decimal(39,0)", "decimal(2,3)", "fixed[0]", "long long", "variant", ""}) {
     EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"" + type + "\"}"), HasSubstr("line 2")) << type;
   }
   EXPECT_THAT(dataset_error("\"columns\": {}"), HasSubstr("names no column"));
   EXPECT_THAT(dataset_error("\"columns\": [{\"name\": \"a\"}]"), AllOf(HasSubstr("type"), HasSubstr("missing")));
-  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\"},\n\"primaryTimestampColumn\": \"a\""), AllOf(HasSubstr("line 3"), HasSubstr("no timestamp")));
-  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\"}, \"primaryTimestampColumn\": \"b\""), HasSubstr("no column \"b\""));
-  EXPECT_THAT(dataset_error("\"cachePartitioning\": {\"iceberg\": {\"fields\": [{\"column\": \"a\",\n\"transform\": \"weekly\"}]}}"),
-              AllOf(HasSubstr("line 3"), HasSubstr("weekly")));
-  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"double\"}, \"cachePartitioning\": {\"iceberg\": {\"fields\": [{\"column\": \"a\", \"transform\": \"day\"}]}}"),
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\"},\n\"primaryTimestampColumn\": \"a\""),
+              AllOf(HasSubstr("line 3"), HasSubstr("no timestamp")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"long\"}, \"primaryTimestampColumn\": \"b\""),
+              HasSubstr("no column \"b\""));
+  EXPECT_THAT(
+      dataset_error(
+          "\"cachePartitioning\": {\"iceberg\": {\"fields\": [{\"column\": \"a\",\n\"transform\": \"weekly\"}]}}"),
+      AllOf(HasSubstr("line 3"), HasSubstr("weekly")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"double\"}, \"cachePartitioning\": {\"iceberg\": {\"fields\": "
+                            "[{\"column\": \"a\", \"transform\": \"day\"}]}}"),
               HasSubstr("does not apply"));
   EXPECT_THAT(dataset_error("\"retention\": {\"days\": 0}"), HasSubstr("at least 1"));
   EXPECT_THAT(dataset_error("\"retention\": {\"day\": 1}"), HasSubstr("missing"));
@@ -156,16 +171,27 @@ TEST(Config, DatasetsAreChecked) {
 }
 
 TEST(Config, SinksAreChecked) {
-  const auto sink_error = [](const std::string& sink) { return config_error("{\"undeclaredDatasets\": false, \"sinks\": [\n" + sink + "]}"); };
-  EXPECT_THAT(sink_error("{\"type\": \"blob\", \"path\": \"x\"}"), AllOf(HasSubstr("line 2"), HasSubstr("sinks[0].name")));
+  const auto sink_error = [](const std::string& sink) {
+    return config_error("{\"undeclaredDatasets\": false, \"sinks\": [\n" + sink + "]}");
+  };
+  EXPECT_THAT(sink_error("{\"type\": \"blob\", \"path\": \"x\"}"),
+              AllOf(HasSubstr("line 2"), HasSubstr("sinks[0].name")));
   EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"s3\", \"path\": \"x\"}"), HasSubstr("\"s3\""));
   EXPECT_THAT(sink_error("{\"name\": \"a/b\", \"type\": \"blob\", \"path\": \"x\"}"), HasSubstr("a/b"));
-  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\",\n\"path\": \"x\",\n\"schedule\": \"* * *\"}"), AllOf(HasSubstr("line 4"), HasSubstr("schedule")));
-  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"format\": \"csv\"}"), HasSubstr("csv"));
-  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"format\": \"jsonl\", \"compression\": \"snappy\"}"), HasSubstr("snappy"));
-  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"iceberg\", \"path\": \"x\", \"format\": \"parquet\"}"), HasSubstr("unknown key"));
-  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"datasets\": [\"absent\"]}"), HasSubstr("\"absent\""));
-  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\"},\n{\"name\": \"A\", \"type\": \"blob\", \"path\": \"x\"}"),
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\",\n\"path\": \"x\",\n\"schedule\": \"* * *\"}"),
+              AllOf(HasSubstr("line 4"), HasSubstr("schedule")));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"format\": \"csv\"}"),
+              HasSubstr("csv"));
+  EXPECT_THAT(
+      sink_error(
+          "{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"format\": \"jsonl\", \"compression\": \"snappy\"}"),
+      HasSubstr("snappy"));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"iceberg\", \"path\": \"x\", \"format\": \"parquet\"}"),
+              HasSubstr("unknown key"));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"datasets\": [\"absent\"]}"),
+              HasSubstr("\"absent\""));
+  EXPECT_THAT(sink_error("{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\"},\n{\"name\": \"A\", \"type\": "
+                         "\"blob\", \"path\": \"x\"}"),
               AllOf(HasSubstr("line 3"), HasSubstr("another sink")));
 }
 

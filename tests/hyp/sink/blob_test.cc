@@ -85,7 +85,8 @@ TEST(Blob, RetryKeepsItsNameAndColumnsWhateverTheConfigurationSaysNow) {
   pending.rows = 3;
   pending.key = claim["object"];
   pending.rows_max = pending.bytes_max = 1000;
-  for (const iceberg::Field& field : SequencedReader(cache, kWeb, {}).schema().fields()) {
+  const SequencedReader columns(cache, kWeb, {});
+  for (const iceberg::Field& field : columns.schema().fields()) {
     pending.columns.push_back({field.name, field.type});
   }
   crashed.seq.reset();

@@ -55,7 +55,8 @@ TEST(JsonLines, AreWhatTheParserReads) {
   const std::string text = to_lines(*parsed.batch, kSchema);
   const size_t end = text.find('\n');
   EXPECT_EQ(text.substr(0, end), kRow);
-  for (const auto& [key, value] : Json::parse(text.substr(end + 1)).items()) EXPECT_TRUE(value.is_null()) << key;
+  const Json empty = Json::parse(text.substr(end + 1));
+  for (const auto& [key, value] : empty.items()) EXPECT_TRUE(value.is_null()) << key;
 
   const ParsedRows again = parse_rows(text, kSchema, {});
   ASSERT_EQ(again.rejected.size(), 0u) << again.rejected[0].column << ": " << again.rejected[0].reason;
