@@ -5,7 +5,7 @@
 namespace firn::hyp {
 namespace {
 
-constexpr int kDepthMax = 64;
+constexpr int kJsonDepthMax = 64;
 
 class ConfigParser {
  public:
@@ -54,7 +54,7 @@ class ConfigParser {
   }
 
   ConfigValue parse_value(int depth) {
-    if (depth > kDepthMax) fail_here("nested too deeply");
+    if (depth > kJsonDepthMax) fail_here("nested too deeply");
     ConfigValue value;
     value.line = line_;
     if (take('{')) {

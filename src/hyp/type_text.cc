@@ -14,7 +14,7 @@ using iceberg::Type;
 using iceberg::TypeId;
 using iceberg::TypePtr;
 
-constexpr int kDepthMax = 32;
+constexpr int kTypeDepthMax = 32;
 
 const std::map<std::string_view, TypeId>& primitives() {
   static const std::map<std::string_view, TypeId> names = {
@@ -74,7 +74,7 @@ class TypeParser {
   }
 
   TypePtr parse_type(int depth) {
-    if (depth > kDepthMax) fail_here("nested too deeply");
+    if (depth > kTypeDepthMax) fail_here("nested too deeply");
     skip_space();
     const size_t size = std::min(rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), rest_.size());
     const std::string_view name = rest_.substr(0, size);

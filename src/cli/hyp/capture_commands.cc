@@ -24,7 +24,8 @@ std::string glob_escape(const std::string& path) {
 }
 
 // Flushes and says what became of rows; kSomeRejected where any was rejected since `rejected_before`.
-int flush_and_report(Service& service, const Invocation& invocation, const std::string& dataset, int64_t rejected_before) {
+int flush_and_report(Service& service, const Invocation& invocation, const std::string& dataset,
+                     int64_t rejected_before) {
   const FlushReport report = service.flush();
   std::ostream& out = *invocation.out;
   if (const auto rows = report.rows_by_dataset.find(dataset); rows != report.rows_by_dataset.end()) {
@@ -39,7 +40,8 @@ int flush_and_report(Service& service, const Invocation& invocation, const std::
     for (const Rejected& one : report.first_rejected) {
       if (one.dataset != dataset || shown == 5) continue;
       ++shown;
-      out << "  line " << one.line << (one.column.empty() ? "" : ", column " + one.column) << ": " << one.reason << "\n";
+      out << "  line " << one.line << (one.column.empty() ? "" : ", column " + one.column) << ": " << one.reason
+          << "\n";
     }
     if (shown > 0 && rejected > shown) out << "  …\n";
   }
@@ -57,7 +59,8 @@ void add(CaptureReport& total, const CaptureReport& one) {
 
 int command_init(const Invocation& invocation, const std::string& path) {
   const std::string file = absolute_path(invocation, path);
-  if (!link_new_file(file, initial_config_text())) fail(ErrorKind::already_exists, "{} is there already; it was left as it is", file);
+  if (!link_new_file(file, initial_config_text()))
+    fail(ErrorKind::already_exists, "{} is there already; it was left as it is", file);
   *invocation.out << "wrote " << file << "\n";
   return 0;
 }
@@ -73,6 +76,7 @@ int command_ingest(const Config& config, const Invocation& invocation, const Ing
       CaptureOptions options;
       options.dataset = arguments.dataset;
       options.source = arguments.source;
+      options.row_bytes_max = service.config().dataset(arguments.dataset).row_bytes_max;
       options.cancelled = invocation.cancelled;
       options.progress = [&](const CaptureReport& now) {
         progress.say(fmt::format("{}: {} rows, {} taken", arguments.dataset, format_count(total.lines + now.lines),
@@ -88,8 +92,10 @@ int command_ingest(const Config& config, const Invocation& invocation, const Ing
                                : ingest_file(service.spool(), absolute_path(invocation, file), options));
       }
     }
-    *invocation.out << arguments.dataset << ": took " << format_count(total.lines) << " rows (" << format_bytes(total.bytes) << ")";
-    if (total.lines_skipped > 0) *invocation.out << "; " << format_count(total.lines_skipped) << " had been taken before";
+    *invocation.out << arguments.dataset << ": took " << format_count(total.lines) << " rows ("
+                    << format_bytes(total.bytes) << ")";
+    if (total.lines_skipped > 0)
+      *invocation.out << "; " << format_count(total.lines_skipped) << " had been taken before";
     *invocation.out << "\n";
     int status = 0;
     if (!arguments.no_flush) status = flush_and_report(service, invocation, arguments.dataset, rejected_before);
@@ -113,17 +119,21 @@ int command_collect(const Config& config, const Invocation& invocation, const Co
   if (arguments.list) {
     std::vector<std::vector<std::string>> rows;
     for (const CollectConfig& one : config.collect) rows.push_back({one.name, one.dataset, one.glob, "configuration"});
-    for (const CollectConfig& one : load_registrations(config.cache_root)) rows.push_back({one.name, one.dataset, one.glob, "registered"});
+    for (const CollectConfig& one : load_registrations(config.cache_root))
+      rows.push_back({one.name, one.dataset, one.glob, "registered"});
     print_table(*invocation.out, {"name", "dataset", "files", "by"}, rows);
     return 0;
   }
   const bool registers = !arguments.file.empty() || !arguments.glob.empty();
-  if (registers && arguments.name.empty()) fail(ErrorKind::invalid_argument, "collect needs --name: it names the registration and the source partition");
-  if (!arguments.file.empty() && !arguments.glob.empty()) fail(ErrorKind::invalid_argument, "collect takes a file or --glob, not both");
+  if (registers && arguments.name.empty())
+    fail(ErrorKind::invalid_argument, "collect needs --name: it names the registration and the source partition");
+  if (!arguments.file.empty() && !arguments.glob.empty())
+    fail(ErrorKind::invalid_argument, "collect takes a file or --glob, not both");
   return with_service(config, invocation, [&](Service& service) {
     if (!arguments.remove.empty()) {
       if (!remove_registration(config.cache_root, arguments.remove)) {
-        fail(ErrorKind::not_found, "there is no registration \"{}\"; `hyp collect --list` shows them", arguments.remove);
+        fail(ErrorKind::not_found, "there is no registration \"{}\"; `hyp collect --list` shows them",
+             arguments.remove);
       }
       *invocation.out << "no longer following " << arguments.remove << "\n";
       return 0;
@@ -139,8 +149,8 @@ int command_collect(const Config& config, const Invocation& invocation, const Co
     }
     const FollowReport report = service.follow(invocation.cancelled);
     const FlushReport flushed = service.flush();
-    *invocation.out << "picked up " << format_count(report.total.lines) << " rows (" << format_bytes(report.total.bytes) << "), "
-                    << format_count(flushed.rejected) << " rejected\n";
+    *invocation.out << "picked up " << format_count(report.total.lines) << " rows (" << format_bytes(report.total.bytes)
+                    << "), " << format_count(flushed.rejected) << " rejected\n";
     for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
     for (const std::string& problem : flushed.problems) *invocation.err << "hyp: " << problem << "\n";
     if (!report.problems.empty() || !flushed.problems.empty()) return kFailed;

@@ -17,8 +17,10 @@ int with_service(const Config& config, const Invocation& invocation, const std::
   while (true) {
     if (const auto service = Service::try_own(config)) return work(*service);
     if (const auto status = run_in_daemon(config.cache_root, invocation.words, *invocation.cancelled)) return *status;
-    if (*invocation.cancelled) fail(ErrorKind::cancelled, "interrupted while another process held the cache {}", config.cache_root);
-    if (!std::exchange(said, true)) *invocation.err << "hyp: another hyp command uses " << config.cache_root << "; waiting for it\n";
+    if (*invocation.cancelled)
+      fail(ErrorKind::cancelled, "interrupted while another process held the cache {}", config.cache_root);
+    if (!std::exchange(said, true))
+      *invocation.err << "hyp: another hyp command uses " << config.cache_root << "; waiting for it\n";
     std::this_thread::sleep_for(kRetryAfter);
   }
 }
@@ -63,12 +65,14 @@ std::string format_bytes(int64_t bytes) {
 
 std::string format_count(int64_t count) {
   std::string digits = std::to_string(count);
-  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > (count < 0 ? 1 : 0); at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > (count < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
   return digits;
 }
 
 std::string format_duration_us(int64_t micros) {
-  return micros < 1'000'000 ? fmt::format("{} ms", micros / 1000) : fmt::format("{:.1f} s", static_cast<double>(micros) / 1e6);
+  return micros < 1'000'000 ? fmt::format("{} ms", micros / 1000)
+                            : fmt::format("{:.1f} s", static_cast<double>(micros) / 1e6);
 }
 
 namespace {
@@ -86,7 +90,8 @@ size_t shown_width(const std::string& cell) {  // code points; wide ones are rar
 
 }  // namespace
 
-void print_table(std::ostream& out, const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& rows) {
+void print_table(std::ostream& out, const std::vector<std::string>& titles,
+                 const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   std::vector<bool> to_the_right;
   for (size_t c = 0; c < titles.size(); ++c) {

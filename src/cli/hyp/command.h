@@ -12,14 +12,14 @@
 namespace firn::hyp {
 
 struct Invocation {
-  std::vector<std::string> words;       // as typed, without the program's name
-  std::string working_directory;        // relative paths are relative to it
-  int in = 0;                           // standard input
+  std::vector<std::string> words;  // as typed, without the program's name
+  std::string working_directory;   // relative paths are relative to it
+  int in = 0;                      // standard input
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;
   bool err_is_terminal = false;
   const std::atomic<bool>* cancelled = nullptr;
-  Service* service = nullptr;           // set inside the daemon
+  Service* service = nullptr;  // set inside the daemon
 };
 
 // Exit statuses: 0 done, 1 failed, 2 usage, 3 done but some rows were rejected.
@@ -28,11 +28,12 @@ inline constexpr int kFailed = 1, kUsage = 2, kSomeRejected = 3;
 // Parses and runs; never throws: errors go to invocation.err as "hyp: …".
 int run_hyp(const Invocation& invocation);
 
-// Runs `work` with the cache of `config` owned: in the daemon, or here if no other process owns it; else the daemon that owns
-// it is handed the whole invocation, or the end of the other process is waited for.
+// Runs `work` with the cache of `config` owned: in the daemon, or here if no other process owns it; else the daemon
+// that owns it is handed the whole invocation, or the end of the other process is waited for.
 int with_service(const Config& config, const Invocation& invocation, const std::function<int(Service&)>& work);
 
-// `status`; kFailed, with a word on it, where the command was interrupted: it did not do its work, though what it did stays.
+// `status`; kFailed, with a word on it, where the command was interrupted: it did not do its work, though what it did
+// stays.
 int unless_interrupted(const Invocation& invocation, int status);
 
 std::string absolute_path(const Invocation& invocation, const std::string& path);
@@ -58,14 +59,15 @@ std::string format_count(int64_t count);
 std::string format_duration_us(int64_t micros);
 
 // Rows of text in aligned columns; numbers (columns whose every cell is one) to the right.
-void print_table(std::ostream& out, const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& rows);
+void print_table(std::ostream& out, const std::vector<std::string>& titles,
+                 const std::vector<std::vector<std::string>>& rows);
 
 // --- the commands, one file a group ---
 int command_init(const Invocation& invocation, const std::string& path);
 
 struct IngestArguments {
   std::string dataset;
-  std::vector<std::string> files;       // "-": standard input
+  std::vector<std::string> files;  // "-": standard input
   std::string source = "default", id;
   bool atomic = false, no_flush = false;
 };
@@ -85,7 +87,7 @@ struct QueryArguments {
 int command_query(const Config& config, const Invocation& invocation, const QueryArguments& arguments);
 
 struct SinkArguments {
-  std::vector<std::string> names;       // empty: all
+  std::vector<std::string> names;  // empty: all
   bool json = false;
 };
 int command_sink_run(const Config& config, const Invocation& invocation, const SinkArguments& arguments);

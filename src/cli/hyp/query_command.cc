@@ -23,7 +23,8 @@ int64_t write_rows(arrow::RecordBatchReader& rows, const Invocation& invocation,
 }  // namespace
 
 int command_query(const Config& config, const Invocation& invocation, const QueryArguments& arguments) {
-  if (arguments.format == "parquet" && arguments.output.empty()) fail(ErrorKind::invalid_argument, "--format parquet needs --output FILE");
+  if (arguments.format == "parquet" && arguments.output.empty())
+    fail(ErrorKind::invalid_argument, "--format parquet needs --output FILE");
   const Cache cache(config);
   iceberg::ReadCounters counters;
   QueryOptions options;
@@ -35,10 +36,11 @@ int command_query(const Config& config, const Invocation& invocation, const Quer
   if (!arguments.output.empty()) *invocation.err << format_count(count) << " rows into " << arguments.output << "\n";
   if (arguments.stats) {
     *invocation.err << fmt::format(
-        "files: {} planned, {} pruned; row groups: {} read, {} pruned; pages: {} read, {} pruned; {} rows, {} values decoded; {}\n",
-        counters.files_planned.load(), counters.files_pruned.load(), counters.row_groups_read.load(), counters.row_groups_pruned.load(),
-        counters.pages_read.load(), counters.pages_pruned.load(), format_count(counters.rows_decoded), format_count(counters.values_decoded),
-        format_bytes(counters.bytes_read));
+        "files: {} planned, {} pruned; row groups: {} read, {} pruned; pages: {} read, {} pruned; {} rows, {} values "
+        "decoded; {}\n",
+        counters.files_planned.load(), counters.files_pruned.load(), counters.row_groups_read.load(),
+        counters.row_groups_pruned.load(), counters.pages_read.load(), counters.pages_pruned.load(),
+        format_count(counters.rows_decoded), format_count(counters.values_decoded), format_bytes(counters.bytes_read));
   }
   return 0;
 }
@@ -48,7 +50,8 @@ int command_schema(const Config& config, const Invocation& invocation, const std
   const iceberg::Schema schema = cache.dataset_schema(dataset);
   if (schema.fields().empty()) {
     config.dataset(dataset);  // throws for a wrong name
-    fail(ErrorKind::not_found, "dataset {} has no columns yet: nothing was ingested, and the configuration declares none", dataset);
+    fail(ErrorKind::not_found,
+         "dataset {} has no columns yet: nothing was ingested, and the configuration declares none", dataset);
   }
   if (json) {
     *invocation.out << schema.to_json().dump(2) << "\n";

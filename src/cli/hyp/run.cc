@@ -10,7 +10,8 @@ namespace firn::hyp {
 namespace {
 
 constexpr const char* kAbout =
-    "hyp captures rows into a local Iceberg cache, answers SQL over it, and ships only what is new to its sinks, each row "
+    "hyp captures rows into a local Iceberg cache, answers SQL over it, and ships only what is new to its sinks, each "
+    "row "
     "exactly once.";
 
 // Everything but the words themselves: what CLI11 fills in.
@@ -41,7 +42,9 @@ void add_options(CLI::App& app, Parsed& p) {
   ingest->add_flag("--atomic", p.ingest.atomic, "A pipe is taken whole or not at all");
   ingest->add_flag("--no-flush", p.ingest.no_flush, "Leave the rows in the spool (durable, and visible to queries)");
 
-  auto* collect = app.add_subcommand("collect", "Follow files for good: appended lines are picked up by the daemon, and by this command without arguments");
+  auto* collect = app.add_subcommand(
+      "collect",
+      "Follow files for good: appended lines are picked up by the daemon, and by this command without arguments");
   collect->add_option("FILE", p.collect.file, "One file");
   collect->add_option("--glob", p.collect.glob, "Every file of a pattern");
   collect->add_option("--name", p.collect.name, "Names the registration, and the source partition");
@@ -51,7 +54,9 @@ void add_options(CLI::App& app, Parsed& p) {
 
   auto* query = app.add_subcommand("query", "Answer one SQL statement; each dataset is a table");
   query->add_option("SQL", p.query.sql)->required();
-  query->add_option("--format", p.query.format)->check(CLI::IsMember({"table", "json", "csv", "parquet"}))->capture_default_str();
+  query->add_option("--format", p.query.format)
+      ->check(CLI::IsMember({"table", "json", "csv", "parquet"}))
+      ->capture_default_str();
   query->add_option("--output", p.query.output, "Into a file (parquet needs one)");
   query->add_flag("--no-pruning", p.query.no_pruning, "Read every file, row group and page");
   query->add_flag("--stats", p.query.stats, "Print what was read and what was pruned");
@@ -70,13 +75,15 @@ void add_options(CLI::App& app, Parsed& p) {
   schema->add_option("DATASET", p.dataset)->required();
   schema->add_flag("--json", p.json, "As Iceberg's schema JSON");
   app.add_subcommand("flush", "Move spooled rows into the cache tables now");
-  app.add_subcommand("daemon", "Own the cache: HTTP capture, followed files, flushes, sinks on schedule; until SIGTERM");
+  app.add_subcommand("daemon",
+                     "Own the cache: HTTP capture, followed files, flushes, sinks on schedule; until SIGTERM");
 }
 
 int dispatch(CLI::App& app, const Parsed& p, const Invocation& invocation) {
   if (app.got_subcommand("init")) return command_init(invocation, p.init_path);
-  const Config config = invocation.service != nullptr ? invocation.service->config()
-                                                      : find_config(p.config_path.empty() ? "" : absolute_path(invocation, p.config_path));
+  const Config config = invocation.service != nullptr
+                            ? invocation.service->config()
+                            : find_config(p.config_path.empty() ? "" : absolute_path(invocation, p.config_path));
   if (!config.trace_file.empty() && invocation.service == nullptr) set_trace_file(config.trace_file);
   if (app.got_subcommand("ingest")) return command_ingest(config, invocation, p.ingest);
   if (app.got_subcommand("collect")) return command_collect(config, invocation, p.collect);

@@ -11,13 +11,16 @@ namespace {
 std::vector<const SinkConfig*> chosen(const Config& config, const SinkArguments& arguments, const char* hint = "") {
   std::vector<const SinkConfig*> sinks;
   for (const std::string& name : arguments.names) {
-    const auto found = std::find_if(config.sinks.begin(), config.sinks.end(), [&](const SinkConfig& sink) { return sink.name == name; });
-    if (found == config.sinks.end()) fail(ErrorKind::not_found, "there is no sink \"{}\" in the configuration {}{}", name, config.path, hint);
+    const auto found = std::find_if(config.sinks.begin(), config.sinks.end(),
+                                    [&](const SinkConfig& sink) { return sink.name == name; });
+    if (found == config.sinks.end())
+      fail(ErrorKind::not_found, "there is no sink \"{}\" in the configuration {}{}", name, config.path, hint);
     sinks.push_back(&*found);
   }
   if (arguments.names.empty()) {
     for (const SinkConfig& sink : config.sinks) sinks.push_back(&sink);
-    if (sinks.empty()) fail(ErrorKind::not_found, "the configuration {} has no sinks", config.path.empty() ? "(defaults)" : config.path);
+    if (sinks.empty())
+      fail(ErrorKind::not_found, "the configuration {} has no sinks", config.path.empty() ? "(defaults)" : config.path);
   }
   return sinks;
 }
@@ -29,13 +32,21 @@ std::string title(const PartitionId& partition) {
 Json to_json(const SinkRunReport& report) {
   Json partitions = Json::array();
   for (const PartitionRun& run : report.partitions) {
-    Json one = {{"dataset", run.partition.dataset}, {"source", run.partition.source}, {"rows", run.rows}, {"bytes", run.bytes},
-                {"units", run.units}, {"recognisedUnits", run.recognised_units}};
+    Json one = {{"dataset", run.partition.dataset},
+                {"source", run.partition.source},
+                {"rows", run.rows},
+                {"bytes", run.bytes},
+                {"units", run.units},
+                {"recognisedUnits", run.recognised_units}};
     one["watermark"] = run.watermark ? Json(*run.watermark) : Json(nullptr);
     if (!run.error.empty()) one["error"] = {{"kind", run.error_kind}, {"message", run.error}};
     partitions.push_back(std::move(one));
   }
-  return {{"sink", report.sink}, {"rows", report.rows()}, {"bytes", report.bytes()}, {"units", report.units()}, {"partitions", partitions}};
+  return {{"sink", report.sink},
+          {"rows", report.rows()},
+          {"bytes", report.bytes()},
+          {"units", report.units()},
+          {"partitions", partitions}};
 }
 
 void print_report(const SinkRunReport& report, int64_t micros, const Invocation& invocation) {
@@ -45,13 +56,14 @@ void print_report(const SinkRunReport& report, int64_t micros, const Invocation&
   if (report.units() == 0 && recognised == 0 && !report.failed()) {
     out << report.sink << ": nothing new\n";
   } else {
-    out << report.sink << ": shipped " << format_count(report.rows()) << " rows (" << format_bytes(report.bytes()) << ") in "
-        << report.units() << (report.units() == 1 ? " unit, " : " units, ") << format_duration_us(micros);
+    out << report.sink << ": shipped " << format_count(report.rows()) << " rows (" << format_bytes(report.bytes())
+        << ") in " << report.units() << (report.units() == 1 ? " unit, " : " units, ") << format_duration_us(micros);
     if (recognised > 0) out << "; " << recognised << " units of an earlier run were there already";
     out << "\n";
   }
   for (const PartitionRun& run : report.partitions) {
-    if (!run.error.empty()) *invocation.err << "hyp: " << report.sink << ": " << title(run.partition) << ": " << run.error << "\n";
+    if (!run.error.empty())
+      *invocation.err << "hyp: " << report.sink << ": " << title(run.partition) << ": " << run.error << "\n";
   }
 }
 
@@ -96,10 +108,16 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
   std::vector<std::vector<std::string>> rows;
   for (const SinkConfig* sink : chosen(config, arguments)) {
     for (const SinkPartitionStatus& status : sink_status(cache, *sink)) {
-      all.push_back({{"sink", sink->name}, {"dataset", status.partition.dataset}, {"source", status.partition.source},
-                     {"watermark", status.watermark ? Json(*status.watermark) : Json(nullptr)}, {"highestSequence", status.highest_seq},
-                     {"rowsBehind", status.rows_behind}, {"exportedRows", status.exported_rows}, {"updatedAt", status.updated_at},
-                     {"pending", status.pending}, {"lastError", status.last_error.empty() ? Json(nullptr) : Json(status.last_error)}});
+      all.push_back({{"sink", sink->name},
+                     {"dataset", status.partition.dataset},
+                     {"source", status.partition.source},
+                     {"watermark", status.watermark ? Json(*status.watermark) : Json(nullptr)},
+                     {"highestSequence", status.highest_seq},
+                     {"rowsBehind", status.rows_behind},
+                     {"exportedRows", status.exported_rows},
+                     {"updatedAt", status.updated_at},
+                     {"pending", status.pending},
+                     {"lastError", status.last_error.empty() ? Json(nullptr) : Json(status.last_error)}});
       rows.push_back({sink->name, title(status.partition), status.watermark ? std::to_string(*status.watermark) : "-",
                       format_count(status.rows_behind), format_count(status.exported_rows), status.updated_at,
                       status.pending ? "pending" : "", status.last_error});
@@ -110,7 +128,8 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
   } else if (rows.empty()) {
     *invocation.out << "nothing was ingested yet\n";
   } else {
-    print_table(*invocation.out, {"sink", "dataset", "watermark", "rows behind", "rows shipped", "updated", "", ""}, rows);
+    print_table(*invocation.out, {"sink", "dataset", "watermark", "rows behind", "rows shipped", "updated", "", ""},
+                rows);
   }
   return 0;
 }

@@ -2,8 +2,8 @@
 #include <charconv>
 #include <ostream>
 
-#include <ext/stdio_filebuf.h>
 #include <unistd.h>
+#include <ext/stdio_filebuf.h>
 
 #include "base/civil_time.h"
 #include "base/log.h"
@@ -17,7 +17,8 @@ namespace {
 int64_t summary_number(const iceberg::Snapshot& snapshot, const char* key) {
   const auto found = snapshot.summary.find(key);
   int64_t number = 0;
-  if (found != snapshot.summary.end()) std::from_chars(found->second.data(), found->second.data() + found->second.size(), number);
+  if (found != snapshot.summary.end())
+    std::from_chars(found->second.data(), found->second.data() + found->second.size(), number);
   return number;
 }
 
@@ -98,18 +99,24 @@ int command_status(const Config& config, const Invocation& invocation, bool json
   for (const std::string& dataset : cache.datasets()) {
     for (const PartitionId& partition : cache.partitions(dataset)) {
       const PartitionStatus one = status_of(cache, partition);
-      Json entry = {{"dataset", partition.dataset}, {"source", partition.source}, {"rows", one.rows}, {"bytes", one.bytes},
-                    {"files", one.files}, {"generation", one.generation}, {"lastFlush", one.last_flush}};
+      Json entry = {{"dataset", partition.dataset}, {"source", partition.source}, {"rows", one.rows},
+                    {"bytes", one.bytes},           {"files", one.files},         {"generation", one.generation},
+                    {"lastFlush", one.last_flush}};
       if (!one.problem.empty()) entry["problem"] = one.problem;
       partitions.push_back(std::move(entry));
-      rows.push_back({partition.dataset, partition.source, format_count(one.rows), format_bytes(one.bytes), format_count(one.files),
-                      one.last_flush, one.generation, one.problem});
+      rows.push_back({partition.dataset, partition.source, format_count(one.rows), format_bytes(one.bytes),
+                      format_count(one.files), one.last_flush, one.generation, one.problem});
     }
   }
   const int64_t spooled = spooled_bytes(cache);
   if (json) {
-    *invocation.out << Json{{"cacheRoot", config.cache_root}, {"configuration", config.path}, {"owned", is_owned},
-                            {"spooledBytes", spooled}, {"partitions", partitions}}.dump(2) << "\n";
+    *invocation.out << Json{{"cacheRoot", config.cache_root},
+                            {"configuration", config.path},
+                            {"owned", is_owned},
+                            {"spooledBytes", spooled},
+                            {"partitions", partitions}}
+                           .dump(2)
+                    << "\n";
     return 0;
   }
   std::ostream& out = *invocation.out;
@@ -127,7 +134,9 @@ int command_status(const Config& config, const Invocation& invocation, bool json
 int command_daemon(const Config& config, const Invocation& invocation) {
   if (invocation.service != nullptr) fail(ErrorKind::already_exists, "the daemon of {} is running", config.cache_root);
   const auto service = Service::try_own(config);
-  if (!service) fail(ErrorKind::busy, "another process owns the cache {}: a daemon, or a command that has not ended", config.cache_root);
+  if (!service)
+    fail(ErrorKind::busy, "another process owns the cache {}: a daemon, or a command that has not ended",
+         config.cache_root);
   spdlog::set_level(std::min(spdlog::get_level(), spdlog::level::info));
   DaemonOptions options;
   options.run_command = [&](RemoteCommand& command) { return run_remote(*service, command); };

@@ -85,17 +85,18 @@ struct SequencedReader::State {
   std::shared_ptr<arrow::RecordBatchReader> legacy;  // nullptr: none, or read
   std::unique_ptr<SequenceMerge> merge;              // nullptr: the partition has no table
 
-  void plan(const Cache& cache, const ReadOptions& options) {
+  void plan(const ReadOptions& options) {
     const iceberg::TableMetadata& metadata = *held->table.metadata;
+    const auto& io = held->operations->io();  // which finds the files of a cache that was moved, too
     const int32_t seq_id = hidden_ids(metadata.schema(), metadata.location).ingest_seq;
     iceberg::ScanOptions scan = scan_options(columns, options);
     if (options.include_legacy && may_have_legacy_rows(metadata)) {
       iceberg::ScanOptions legacy_scan = scan;
       legacy_scan.filter = iceberg::predicate(Op::is_null, kIngestSeqColumn);
-      legacy = iceberg::scan(metadata, cache.io(), legacy_scan);
+      legacy = iceberg::scan(metadata, io, legacy_scan);
     }
     scan.filter = sequence_filter(options);
-    const auto plan = std::make_shared<const iceberg::ScanPlan>(iceberg::plan_scan(metadata, cache.io(), scan));
+    const auto plan = std::make_shared<const iceberg::ScanPlan>(iceberg::plan_scan(metadata, io, scan));
     const int seq_column = static_cast<int>(columns.fields().size());
     std::vector<SequencedRun> runs;
     for (size_t i = 0; i < plan->tasks.size(); ++i) {
@@ -105,7 +106,7 @@ struct SequencedReader::State {
                            options.since_exclusive.value_or(run.lower));
       run.upper = std::min(bound_of(file.upper_bounds, seq_id).value_or(run.upper), options.until.value_or(run.upper));
       run.name = file.file_path;
-      run.open = [plan, i, io = cache.io(), scan] { return iceberg::read_task(plan, i, io, scan); };
+      run.open = [plan, i, io, scan] { return iceberg::read_task(plan, i, io, scan); };
       const bool is_sorted = file.sort_order_id && *file.sort_order_id == metadata.default_sort_order_id &&
                              is_sequence_order(metadata.sort_order(), seq_id);
       if (is_sorted) {
@@ -125,7 +126,7 @@ SequencedReader::SequencedReader(const Cache& cache, const PartitionId& partitio
   state_->held = cache.hold(partition);
   if (!state_->held) return;
   state_->columns = choose_columns(state_->held->table.metadata->schema(), options.columns);
-  state_->plan(cache, options);
+  state_->plan(options);
 }
 
 SequencedReader::~SequencedReader() = default;
@@ -166,7 +167,7 @@ std::shared_ptr<arrow::RecordBatchReader> read_rows(const Cache& cache, const Pa
       scan.filter = iceberg::or_(scan.filter, iceberg::predicate(Op::is_null, kIngestSeqColumn));
     }
   }
-  auto rows = iceberg::scan(metadata, cache.io(), scan);
+  auto rows = iceberg::scan(metadata, held->operations->io(), scan);
   return std::make_shared<VisibleRows>(std::move(*held), std::move(rows), iceberg::to_arrow_schema(columns));
 }
 

@@ -8,7 +8,7 @@
 namespace firn::hyp {
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kRegistrationsVersion = 1;
 
 std::string registrations_path(const std::string& cache_root) { return join_path(cache_root, "collect.json"); }
 
@@ -21,7 +21,7 @@ void save_registrations(const std::string& cache_root, const std::vector<Collect
   for (const CollectConfig& entry : registrations) {
     entries.push_back({{"name", entry.name}, {"dataset", entry.dataset}, {"glob", entry.glob}});
   }
-  const Json json{{"v", kVersion}, {"collect", std::move(entries)}};
+  const Json json{{"v", kRegistrationsVersion}, {"collect", std::move(entries)}};
   replace_file(registrations_path(cache_root), json.dump(2) + "\n");
 }
 
@@ -33,8 +33,8 @@ std::vector<CollectConfig> load_registrations(const std::string& cache_root) {
   const std::optional<std::string> text = make_local_file_io()->read_if_exists(path);
   if (!text) return registrations;
   const Json json = parse_json(*text, path);
-  if (const int64_t version = get_int64(json, "v", path); version != kVersion) {
-    fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kVersion);
+  if (const int64_t version = get_int64(json, "v", path); version != kRegistrationsVersion) {
+    fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kRegistrationsVersion);
   }
   for (const Json& entry : get_array(json, "collect", path)) {
     registrations.push_back({.name = get_string(entry, "name", path),

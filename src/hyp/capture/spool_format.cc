@@ -18,7 +18,7 @@
 namespace firn::hyp {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kFrameVersion = 1;
 constexpr int64_t kFrameHeadBytes = 8;
 constexpr int64_t kPayloadBytesMin = 18;
 // One read brings the head of any frame, and small frames whole.
@@ -64,7 +64,7 @@ struct Taker {
 
 std::string begin_payload(FrameKind kind, SpoolPosition synced) {
   std::string out(kFrameHeadBytes, '\0');
-  put(out, kVersion);
+  put(out, kFrameVersion);
   put(out, static_cast<uint8_t>(kind));
   put(out, synced.segment);
   put(out, synced.offset);
@@ -141,7 +141,7 @@ bool was_synced(const Segment& segment, int64_t offset) {
   // A start frame, too, is only made once all before it is synced; but it stands at offset 0.
   for (int64_t at = 1; at + kFrameHeadBytes + kPayloadBytesMin <= static_cast<int64_t>(bytes.size()); ++at) {
     const char* head = bytes.data() + at;
-    if (head[kFrameHeadBytes] != static_cast<char>(kVersion) || head[kFrameHeadBytes + 1] < 1 ||
+    if (head[kFrameHeadBytes] != static_cast<char>(kFrameVersion) || head[kFrameHeadBytes + 1] < 1 ||
         head[kFrameHeadBytes + 1] > 3) {
       continue;
     }
@@ -294,9 +294,9 @@ std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, i
     }
   }
   if (actual != crc) return std::nullopt;
-  if (static_cast<uint8_t>(payload[0]) != kVersion) {
+  if (static_cast<uint8_t>(payload[0]) != kFrameVersion) {
     fail(ErrorKind::unsupported, "{}: the frame at offset {} has version {}; this firn reads version {}", segment.path,
-         offset, static_cast<int>(payload[0]), kVersion);
+         offset, static_cast<int>(payload[0]), kFrameVersion);
   }
   if (!is_head_whole) return std::nullopt;
   return frame;

@@ -13,14 +13,14 @@ namespace {
 constexpr int64_t kDayMs = 86'400'000;
 constexpr int64_t kBatchKeptMs = 7 * kDayMs;
 constexpr int64_t kSourceKeptMs = 30 * kDayMs;
-constexpr int64_t kVersion = 1;
+constexpr int64_t kSourcesVersion = 1;
 
 std::optional<Json> load(const std::string& path) {
   const std::optional<std::string> text = make_local_file_io()->read_if_exists(path);
   if (!text) return std::nullopt;
   Json json = parse_json(*text, path);
-  if (const int64_t version = get_int64(json, "v", path); version != kVersion) {
-    fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kVersion);
+  if (const int64_t version = get_int64(json, "v", path); version != kSourcesVersion) {
+    fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kSourcesVersion);
   }
   return json;
 }
@@ -51,7 +51,7 @@ void save_sources(const std::string& spool_folder, const SourcePositions& source
                                                            {"done", position.done},
                                                            {"updatedMs", position.updated_ms}}});
   }
-  const Json json{{"v", kVersion}, {"sources", std::move(entries)}};
+  const Json json{{"v", kSourcesVersion}, {"sources", std::move(entries)}};
   replace_file(join_path(spool_folder, "sources.json"), json.dump() + "\n");
 }
 
@@ -74,7 +74,7 @@ SpoolPosition load_progress(const std::string& spool_folder) {
 }
 
 void save_progress(const std::string& spool_folder, SpoolPosition progress) {
-  const Json json{{"v", kVersion}, {"segment", progress.segment}, {"offset", progress.offset}};
+  const Json json{{"v", kSourcesVersion}, {"segment", progress.segment}, {"offset", progress.offset}};
   replace_file(join_path(spool_folder, "progress.json"), json.dump() + "\n");
 }
 

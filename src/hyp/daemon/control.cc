@@ -24,11 +24,13 @@ namespace {
 constexpr const char* kSocketName = "_hyp_daemon.sock";
 constexpr uint32_t kMessageBytesMax = 1 << 20;
 
-// A socket's address is at most 107 bytes long, a cache root may be longer: the folder is opened, and named through /proc.
+// A socket's address is at most 107 bytes long, a cache root may be longer: the folder is opened, and named through
+// /proc.
 struct SocketAddress {
   Descriptor folder;
   sockaddr_un address{};
-  explicit SocketAddress(const std::string& cache_root) : folder(::open(cache_root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+  explicit SocketAddress(const std::string& cache_root)
+      : folder(::open(cache_root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
     if (!folder) fail_errno(errno, "open " + cache_root);
     address.sun_family = AF_UNIX;
     const std::string path = fmt::format("/proc/self/fd/{}/{}", folder.get(), kSocketName);
@@ -134,11 +136,14 @@ std::optional<int> run_in_daemon(const std::string& cache_root, const std::vecto
     if (errno == ENOENT || errno == ECONNREFUSED) return std::nullopt;
     fail_errno(errno, "connect to " + join_path(cache_root, kSocketName));
   }
-  const std::string message = Json{{"words", words}, {"workingDirectory", std::filesystem::current_path().string()}}.dump();
+  const std::string message =
+      Json{{"words", words}, {"workingDirectory", std::filesystem::current_path().string()}}.dump();
   int32_t status = 0;
-  if (!send_head(fd.get(), static_cast<uint32_t>(message.size())) || !write_fully(fd.get(), message.data(), message.size()) ||
-      !wait_for_answer(fd.get(), cancelled) || !read_fully(fd.get(), &status, sizeof status)) {
-    fail(ErrorKind::io, "the hyp daemon of {} ended while it ran this command: run it again, what was taken is not taken twice",
+  if (!send_head(fd.get(), static_cast<uint32_t>(message.size())) ||
+      !write_fully(fd.get(), message.data(), message.size()) || !wait_for_answer(fd.get(), cancelled) ||
+      !read_fully(fd.get(), &status, sizeof status)) {
+    fail(ErrorKind::io,
+         "the hyp daemon of {} ended while it ran this command: run it again, what was taken is not taken twice",
          cache_root);
   }
   return status;
@@ -203,7 +208,8 @@ struct ControlServer::State {
     int32_t status = 1;
     try {
       const Json json = parse_json(message, "a command");
-      for (const Json& word : get_array(json, "words", "a command")) session.command.words.push_back(word.get<std::string>());
+      for (const Json& word : get_array(json, "words", "a command"))
+        session.command.words.push_back(word.get<std::string>());
       session.command.working_directory = get_string(json, "workingDirectory", "a command");
       status = handler(session.command);
     } catch (const std::exception& e) {  // a malformed message: its sender is no hyp of ours

@@ -1,5 +1,5 @@
-// How a command reaches the process that owns the cache: a Unix socket in the cache root, over which it hands its words, its
-// working directory and its three standard descriptors; the owner runs it and answers with its exit status.
+// How a command reaches the process that owns the cache: a Unix socket in the cache root, over which it hands its
+// words, its working directory and its three standard descriptors; the owner runs it and answers with its exit status.
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,9 @@ struct RemoteCommand {
   std::atomic<bool> cancelled{false};  // the caller hung up
 };
 
-// Runs `words` in the daemon that owns `cache_root`, on this process's standard descriptors; its exit status. nullopt: no
-// daemon listens there. Once `cancelled` is set the daemon is told so, and its answer still waited for. Throws io if it was
-// lost on the way (then what it did is not known).
+// Runs `words` in the daemon that owns `cache_root`, on this process's standard descriptors; its exit status. nullopt:
+// no daemon listens there. Once `cancelled` is set the daemon is told so, and its answer still waited for. Throws io if
+// it was lost on the way (then what it did is not known).
 std::optional<int> run_in_daemon(const std::string& cache_root, const std::vector<std::string>& words,
                                  const std::atomic<bool>& cancelled);
 

@@ -35,7 +35,8 @@ std::string header(const HttpRequest& request, const char* name) {
 bool same_secret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  for (size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
   return difference == 0;
 }
 
@@ -45,19 +46,24 @@ HttpResponse capture(Service& service, const std::string& dataset, const HttpReq
   if (const std::string source = header(request, "x-hyp-source"); !source.empty()) options.source = source;
   try {
     service.check_capture(dataset, options.source);
+    options.row_bytes_max = service.config().dataset(dataset).row_bytes_max;
     const CaptureReport report = ingest_body(service.spool(), request.body, header(request, "x-hyp-batch-id"), options);
     return {202, Json{{"lines", report.lines}, {"skipped", report.lines_skipped}}.dump() + "\n", {}};
   } catch (const Error& e) {
     switch (e.kind()) {
       case ErrorKind::invalid_argument:
-      case ErrorKind::corrupt: return problem(400, e.what());
+      case ErrorKind::corrupt:
+        return problem(400, e.what());
       case ErrorKind::busy: {
         HttpResponse answer = problem(429, e.what());
         answer.headers["Retry-After"] = "10";
         return answer;
       }
-      case ErrorKind::io: spdlog::error("{}", e.what()); return problem(503, e.what());
-      default: throw;
+      case ErrorKind::io:
+        spdlog::error("{}", e.what());
+        return problem(503, e.what());
+      default:
+        throw;
     }
   }
 }
@@ -76,7 +82,8 @@ class FlushTick {
     try {
       const FlushReport report = service_.flush();
       if (report.rows > 0 || report.rejected > 0) {
-        spdlog::info("flushed {} rows into {} partitions, {} rejected", report.rows, report.partitions, report.rejected);
+        spdlog::info("flushed {} rows into {} partitions, {} rejected", report.rows, report.partitions,
+                     report.rejected);
       }
       for (const std::string& problem : report.problems) spdlog::error("{}", problem);
     } catch (const std::exception& e) {  // the rows stay in the spool for the next tick
@@ -94,7 +101,8 @@ void ship(Service& service, const SinkConfig& sink, const std::atomic<bool>& sto
     SinkRunOptions options;
     options.cancelled = &stop;
     const SinkRunReport report = run_sink(service.cache(), sink, options);
-    if (report.rows() > 0) spdlog::info("sink {}: shipped {} rows in {} units", sink.name, report.rows(), report.units());
+    if (report.rows() > 0)
+      spdlog::info("sink {}: shipped {} rows in {} units", sink.name, report.rows(), report.units());
     for (const PartitionRun& run : report.partitions) {
       if (!run.error.empty()) spdlog::error("sink {}: {}: {}", sink.name, run.partition.logical_path(), run.error);
     }
@@ -112,7 +120,8 @@ void follow(Service& service, const std::atomic<bool>& stop) {
       try {
         const FollowReport report = service.follow(&stop);
         for (const std::string& problem : report.problems) {  // each once while it lasts
-          if (std::find(reported.begin(), reported.end(), problem) == reported.end()) spdlog::error("collect: {}", problem);
+          if (std::find(reported.begin(), reported.end(), problem) == reported.end())
+            spdlog::error("collect: {}", problem);
         }
         reported = report.problems;
       } catch (const std::exception& e) {
@@ -141,7 +150,8 @@ HttpResponse answer_http(Service& service, const HttpRequest& request) {
       return answer;
     }
   }
-  if (!header(request, "x-hyp-stream").empty()) return problem(501, "this daemon captures; X-Hyp-Stream is for a receiver");
+  if (!header(request, "x-hyp-stream").empty())
+    return problem(501, "this daemon captures; X-Hyp-Stream is for a receiver");
   return capture(service, request.path.substr(kIngest.size()), request);
 }
 
@@ -153,8 +163,10 @@ void run_daemon(Service& service, const DaemonOptions& options, const std::atomi
     if (!service.config().listen.empty()) {
       HttpServerOptions http_options;
       http_options.listen = service.config().listen;
-      http = std::make_unique<HttpServer>(http_options, [&](const HttpRequest& request) { return answer_http(service, request); });
-      options.announce(fmt::format("listening on http://{}:{}", service.config().listen.substr(0, service.config().listen.rfind(':')),
+      http = std::make_unique<HttpServer>(http_options,
+                                          [&](const HttpRequest& request) { return answer_http(service, request); });
+      options.announce(fmt::format("listening on http://{}:{}",
+                                   service.config().listen.substr(0, service.config().listen.rfind(':')),
                                    http->port()));
     }
     options.announce("serving the cache " + service.config().cache_root);

@@ -11,16 +11,18 @@
 
 namespace firn::hyp {
 
-// What POST /v1/ingest/{dataset} and GET /healthz answer; apart from the server, so that it can be tested without a socket.
-//   202 {"lines": n, "skipped": n}   durable in the spool (P4.1); X-Hyp-Batch-Id makes a repeat harmless, X-Hyp-Source names
+// What POST /v1/ingest/{dataset} and GET /healthz answer; apart from the server, so that it can be tested without a
+// socket.
+//   202 {"lines": n, "skipped": n}   durable in the spool (P4.1); X-Hyp-Batch-Id makes a repeat harmless, X-Hyp-Source
+//   names
 //                                    the source; the body is NDJSON, plain, gzip or zstd
 //   400 a name that is no dataset's, a damaged body; 401 no or a wrong bearer token; 404; 405; 429 the spool is full
 //   (Retry-After); 501 X-Hyp-Stream, which is for a receiver; 503 the disk failed
 HttpResponse answer_http(Service& service, const HttpRequest& request);
 
 struct DaemonOptions {
-  ControlServer::Handler run_command;                      // a command that another process handed over
-  std::function<void(const std::string& line)> announce;   // "listening on …", once it serves
+  ControlServer::Handler run_command;                     // a command that another process handed over
+  std::function<void(const std::string& line)> announce;  // "listening on …", once it serves
 };
 
 // Runs until `stop`, then lets what is under way end, flushes, and returns. Failing ticks are logged and tried again.

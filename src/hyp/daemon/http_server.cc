@@ -39,7 +39,9 @@ using tcp = asio::ip::tcp;
 std::string percent_decode(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto hex = [](char c) { return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1; };
+    const auto hex = [](char c) {
+      return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+    };
     if (text[i] == '%' && i + 2 < text.size() && hex(text[i + 1]) >= 0 && hex(text[i + 2]) >= 0) {
       out += static_cast<char>(hex(text[i + 1]) * 16 + hex(text[i + 2]));
       i += 2;
@@ -65,14 +67,15 @@ HttpResponse error_answer(int status, std::string_view message) {
   return {status, Json{{"error", message}}.dump(-1, ' ', false, replaced) + "\n", {}};
 }
 
-// A stream that waits for a request's bytes. At the stop those that have not begun one are closed at once, the others soon.
+// A stream that waits for a request's bytes. At the stop those that have not begun one are closed at once, the others
+// soon.
 struct Reading {
   beast::tcp_stream* stream;
   bool has_begun;
 };
 
-constexpr auto kStopGrace = std::chrono::seconds(2);    // for requests that are arriving at the stop
-constexpr auto kDrainMax = std::chrono::seconds(2);     // for what a client still sends when it has its answer
+constexpr auto kStopGrace = std::chrono::seconds(2);  // for requests that are arriving at the stop
+constexpr auto kDrainMax = std::chrono::seconds(2);   // for what a client still sends when it has its answer
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 // What receiving came to: a request, or an answer that refuses it; neither: the peer is gone, or was silent too long.
@@ -189,7 +192,8 @@ struct HttpServer::State {
     }
     parser.eager(true);
     while (!error && !parser.is_done()) {
-      if (std::chrono::steady_clock::now() > deadline) co_return Received{std::nullopt, error_answer(408, "the request took too long")};
+      if (std::chrono::steady_clock::now() > deadline)
+        co_return Received{std::nullopt, error_answer(408, "the request took too long")};
       stream.expires_after(idle_max);
       co_await http::async_read_some(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
       if (!share.grow_to(static_cast<int64_t>(parser.get().body().size()))) {
@@ -251,7 +255,8 @@ struct HttpServer::State {
   asio::awaitable<void> accept_all() {
     while (!stopping) {
       beast::error_code error;
-      tcp::socket socket = co_await acceptor.async_accept(asio::make_strand(context), asio::redirect_error(asio::use_awaitable, error));
+      tcp::socket socket =
+          co_await acceptor.async_accept(asio::make_strand(context), asio::redirect_error(asio::use_awaitable, error));
       if (error == asio::error::operation_aborted) break;
       if (error) {  // no descriptor is left, for one: others have to end first
         asio::steady_timer pause(acceptor.get_executor(), kAcceptPause);
@@ -286,7 +291,8 @@ HttpServer::HttpServer(const HttpServerOptions& options, Handler handler) : stat
     s.acceptor.bind(endpoint);
     s.acceptor.listen();
   } catch (const std::exception& e) {
-    fail(ErrorKind::io, "cannot listen on \"{}\" ({}): change \"listen\" in the configuration", options.listen, e.what());
+    fail(ErrorKind::io, "cannot listen on \"{}\" ({}): change \"listen\" in the configuration", options.listen,
+         e.what());
   }
   asio::co_spawn(s.acceptor.get_executor(), s.accept_all(), asio::detached);
   for (int i = 0; i < options.threads; ++i) s.threads.emplace_back([&s] { s.context.run(); });

@@ -37,7 +37,8 @@ void Service::check_capture(const std::string& dataset, const std::string& sourc
   }
   if (const int64_t held = spool_->unflushed_bytes(); held > config().spool_bytes_max) {
     fail(ErrorKind::busy,
-         "the spool of {} holds {} bytes that could not be flushed yet, more than spoolBytesMax ({}): nothing more is taken "
+         "the spool of {} holds {} bytes that could not be flushed yet, more than spoolBytesMax ({}): nothing more is "
+         "taken "
          "until a flush succeeds; see the log or `hyp status`",
          config().cache_root, held, config().spool_bytes_max);
   }
@@ -69,6 +70,7 @@ FollowReport Service::follow(const std::atomic<bool>* cancelled) {
       CaptureOptions options;
       options.dataset = collect.dataset;
       options.source = collect.name;
+      options.row_bytes_max = config().dataset(collect.dataset).row_bytes_max;
       options.cancelled = cancelled;
       FollowReport one = follow_files(*spool_, collect, options);
       all.total.lines += one.total.lines;

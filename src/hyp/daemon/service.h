@@ -23,8 +23,8 @@ class Service {
   Spool& spool() { return *spool_; }
   const Config& config() const { return cache_.config(); }
 
-  // Throws busy if the spool holds more than config().spool_bytes_max, invalid_argument if a name cannot be one. Call before
-  // each capture.
+  // Throws busy if the spool holds more than config().spool_bytes_max, invalid_argument if a name cannot be one. Call
+  // before each capture.
   void check_capture(const std::string& dataset, const std::string& source);
   // Flushes all that is spooled now, one flush at a time.
   FlushReport flush();

@@ -12,8 +12,8 @@
 
 namespace firn::hyp {
 
-// Runs each scheduled sink on a thread of its own when its time has come. A sink never runs twice at once; times that pass
-// while it runs are made up for by one run, after it. One thread calls.
+// Runs each scheduled sink on a thread of its own when its time has come. A sink never runs twice at once; times that
+// pass while it runs are made up for by one run, after it. One thread calls.
 class SinkTicks {
  public:
   // `sinks` must outlive it. `ship` must not throw.

@@ -17,7 +17,9 @@ namespace firn::hyp {
 namespace {
 
 template <class Array>
-auto value_of(const arrow::Array& array, int64_t row) { return static_cast<const Array&>(array).GetView(row); }
+auto value_of(const arrow::Array& array, int64_t row) {
+  return static_cast<const Array&>(array).GetView(row);
+}
 
 std::string spaced(std::string timestamp) {  // SQL's form, without zeros that say nothing
   timestamp[timestamp.find('T')] = ' ';
@@ -35,10 +37,14 @@ std::string timestamp_text(const arrow::Array& array, int64_t row) {
   const int64_t value = value_of<arrow::TimestampArray>(array, row);
   const bool with_offset = !type.timezone().empty();  // the session's time zone is UTC
   switch (type.unit()) {
-    case arrow::TimeUnit::SECOND: return spaced(format_timestamp_us(value * 1'000'000, with_offset));
-    case arrow::TimeUnit::MILLI: return spaced(format_timestamp_us(value * 1'000, with_offset));
-    case arrow::TimeUnit::MICRO: return spaced(format_timestamp_us(value, with_offset));
-    case arrow::TimeUnit::NANO: return spaced(format_timestamp_ns(value, with_offset));
+    case arrow::TimeUnit::SECOND:
+      return spaced(format_timestamp_us(value * 1'000'000, with_offset));
+    case arrow::TimeUnit::MILLI:
+      return spaced(format_timestamp_us(value * 1'000, with_offset));
+    case arrow::TimeUnit::MICRO:
+      return spaced(format_timestamp_us(value, with_offset));
+    case arrow::TimeUnit::NANO:
+      return spaced(format_timestamp_ns(value, with_offset));
   }
   return "";
 }
@@ -53,8 +59,8 @@ std::string interval_text(const arrow::MonthDayNanoIntervalType::MonthDayNanos& 
   if (interval.nanoseconds != 0 || text.empty()) {
     const int64_t micros = interval.nanoseconds / 1000;
     const int64_t magnitude = micros < 0 ? -micros : micros;
-    text += fmt::format("{}{}{:02}:{:02}:{:02}", text.empty() ? "" : " ", micros < 0 ? "-" : "", magnitude / 3'600'000'000,
-                        magnitude / 60'000'000 % 60, magnitude / 1'000'000 % 60);
+    text += fmt::format("{}{}{:02}:{:02}:{:02}", text.empty() ? "" : " ", micros < 0 ? "-" : "",
+                        magnitude / 3'600'000'000, magnitude / 60'000'000 % 60, magnitude / 1'000'000 % 60);
     if (magnitude % 1'000'000 != 0) text += fmt::format(".{:06}", magnitude % 1'000'000);
   }
   return text;
@@ -113,21 +119,45 @@ void append_cell_json(const arrow::Array& array, int64_t row, std::string& out) 
   }
   const auto append_text = [&](std::string_view text) { iceberg::append_json_string(text, out); };
   switch (array.type_id()) {
-    case arrow::Type::BOOL: out += value_of<arrow::BooleanArray>(array, row) ? "true" : "false"; break;
-    case arrow::Type::FLOAT: append_floating(value_of<arrow::FloatArray>(array, row), out); break;
-    case arrow::Type::DOUBLE: append_floating(value_of<arrow::DoubleArray>(array, row), out); break;
-    case arrow::Type::STRING: append_text(value_of<arrow::StringArray>(array, row)); break;
-    case arrow::Type::LARGE_STRING: append_text(value_of<arrow::LargeStringArray>(array, row)); break;
-    case arrow::Type::BINARY: append_text(to_hex(value_of<arrow::BinaryArray>(array, row))); break;
-    case arrow::Type::LARGE_BINARY: append_text(to_hex(value_of<arrow::LargeBinaryArray>(array, row))); break;
-    case arrow::Type::FIXED_SIZE_BINARY: append_text(to_hex(value_of<arrow::FixedSizeBinaryArray>(array, row))); break;
-    case arrow::Type::DATE32: append_text(format_date(value_of<arrow::Date32Array>(array, row))); break;
-    case arrow::Type::TIME64: append_text(format_time_us(value_of<arrow::Time64Array>(array, row))); break;
-    case arrow::Type::TIMESTAMP: append_text(timestamp_text(array, row)); break;
+    case arrow::Type::BOOL:
+      out += value_of<arrow::BooleanArray>(array, row) ? "true" : "false";
+      break;
+    case arrow::Type::FLOAT:
+      append_floating(value_of<arrow::FloatArray>(array, row), out);
+      break;
+    case arrow::Type::DOUBLE:
+      append_floating(value_of<arrow::DoubleArray>(array, row), out);
+      break;
+    case arrow::Type::STRING:
+      append_text(value_of<arrow::StringArray>(array, row));
+      break;
+    case arrow::Type::LARGE_STRING:
+      append_text(value_of<arrow::LargeStringArray>(array, row));
+      break;
+    case arrow::Type::BINARY:
+      append_text(to_hex(value_of<arrow::BinaryArray>(array, row)));
+      break;
+    case arrow::Type::LARGE_BINARY:
+      append_text(to_hex(value_of<arrow::LargeBinaryArray>(array, row)));
+      break;
+    case arrow::Type::FIXED_SIZE_BINARY:
+      append_text(to_hex(value_of<arrow::FixedSizeBinaryArray>(array, row)));
+      break;
+    case arrow::Type::DATE32:
+      append_text(format_date(value_of<arrow::Date32Array>(array, row)));
+      break;
+    case arrow::Type::TIME64:
+      append_text(format_time_us(value_of<arrow::Time64Array>(array, row)));
+      break;
+    case arrow::Type::TIMESTAMP:
+      append_text(timestamp_text(array, row));
+      break;
     case arrow::Type::INTERVAL_MONTH_DAY_NANO:
       append_text(interval_text(static_cast<const arrow::MonthDayNanoIntervalArray&>(array).GetValue(row)));
       break;
-    case arrow::Type::STRUCT: append_struct(static_cast<const arrow::StructArray&>(array), row, out); break;
+    case arrow::Type::STRUCT:
+      append_struct(static_cast<const arrow::StructArray&>(array), row, out);
+      break;
     case arrow::Type::LIST: {
       const auto& list = static_cast<const arrow::ListArray&>(array);
       append_items(*list.values(), list.value_offset(row), list.value_offset(row + 1), out);
@@ -141,7 +171,9 @@ void append_cell_json(const arrow::Array& array, int64_t row, std::string& out) 
     case arrow::Type::DECIMAL128: {
       const auto& type = static_cast<const arrow::Decimal128Type&>(*array.type());
       std::string quoted;
-      iceberg::append_json_decimal(arrow::Decimal128(reinterpret_cast<const uint8_t*>(value_of<arrow::Decimal128Array>(array, row).data())), type.scale(), quoted);
+      iceberg::append_json_decimal(
+          arrow::Decimal128(reinterpret_cast<const uint8_t*>(value_of<arrow::Decimal128Array>(array, row).data())),
+          type.scale(), quoted);
       out.append(quoted, 1, quoted.size() - 2);
       break;
     }
@@ -150,7 +182,9 @@ void append_cell_json(const arrow::Array& array, int64_t row, std::string& out) 
       append_cell_json(*codes.dictionary(), codes.GetValueIndex(row), out);
       break;
     }
-    case arrow::Type::MAP: append_map(static_cast<const arrow::MapArray&>(array), row, out); break;
+    case arrow::Type::MAP:
+      append_map(static_cast<const arrow::MapArray&>(array), row, out);
+      break;
     default: {
       const std::string text = check(array.GetScalar(row), "print a value")->ToString();
       if (arrow::is_integer(array.type_id())) {

@@ -27,7 +27,8 @@ std::string quoted(const std::string& text) {
 
 std::optional<Constant> plain_constant(const Json& node) {
   const auto value = node.find("value");
-  if (value == node.end() || !value->is_object() || !value->contains("type") || !value->contains("value")) return std::nullopt;
+  if (value == node.end() || !value->is_object() || !value->contains("type") || !value->contains("value"))
+    return std::nullopt;
   if (value->contains("is_null") && (*value)["is_null"] != false) return std::nullopt;
   const std::string id = text_of((*value)["type"], "id");
   const Json& content = (*value)["value"];
@@ -39,7 +40,8 @@ std::optional<Constant> plain_constant(const Json& node) {
   if ((id == "TINYINT" || id == "SMALLINT" || id == "INTEGER" || id == "BIGINT") && content.is_number_integer()) {
     return Constant{ConstantKind::integer, fmt::format("{}::{}", content.get<int64_t>(), id)};
   }
-  if (id == "BOOLEAN" && content.is_boolean()) return Constant{ConstantKind::boolean_, content.get<bool>() ? "true" : "false"};
+  if (id == "BOOLEAN" && content.is_boolean())
+    return Constant{ConstantKind::boolean_, content.get<bool>() ? "true" : "false"};
   if (id == "DOUBLE" && content.is_number() && std::isfinite(content.get<double>())) {
     return Constant{ConstantKind::floating, fmt::format("'{}'::DOUBLE", content.get<double>())};
   }
@@ -58,7 +60,9 @@ std::optional<Constant> plain_constant(const Json& node) {
 }
 
 // No 'now' or 'today', which mean another time when the statement runs, and no infinity.
-bool is_fixed_time(const std::string& quoted_text) { return quoted_text.size() > 2 && quoted_text[1] >= '0' && quoted_text[1] <= '9'; }
+bool is_fixed_time(const std::string& quoted_text) {
+  return quoted_text.size() > 2 && quoted_text[1] >= '0' && quoted_text[1] <= '9';
+}
 
 std::optional<Constant> to_constant(const Json& node) {
   if (text_of(node, "class") == "CONSTANT") return plain_constant(node);
@@ -76,41 +80,62 @@ std::optional<Constant> to_constant(const Json& node) {
 // DuckDB's name of a column type that is pruned by, or nullptr.
 const char* duckdb_type(const iceberg::Type& type) {
   switch (type.id()) {
-    case TypeId::boolean_: return "BOOLEAN";
-    case TypeId::int_: return "INTEGER";
-    case TypeId::long_: return "BIGINT";
-    case TypeId::float_: return "FLOAT";
-    case TypeId::double_: return "DOUBLE";
-    case TypeId::decimal: return "DECIMAL";
-    case TypeId::date: return "DATE";
-    case TypeId::timestamp: return "TIMESTAMP";
-    case TypeId::timestamptz: return "TIMESTAMPTZ";
-    case TypeId::string: return "VARCHAR";
-    default: return nullptr;
+    case TypeId::boolean_:
+      return "BOOLEAN";
+    case TypeId::int_:
+      return "INTEGER";
+    case TypeId::long_:
+      return "BIGINT";
+    case TypeId::float_:
+      return "FLOAT";
+    case TypeId::double_:
+      return "DOUBLE";
+    case TypeId::decimal:
+      return "DECIMAL";
+    case TypeId::date:
+      return "DATE";
+    case TypeId::timestamp:
+      return "TIMESTAMP";
+    case TypeId::timestamptz:
+      return "TIMESTAMPTZ";
+    case TypeId::string:
+      return "VARCHAR";
+    default:
+      return nullptr;
   }
 }
 
-// Whether DuckDB compares a column of `id` with such a constant in a type that holds the column's values exactly. An integer
-// column and a DOUBLE meet in DOUBLE, where neighbours become equal; a text column and a number meet in the number's type.
+// Whether DuckDB compares a column of `id` with such a constant in a type that holds the column's values exactly. An
+// integer column and a DOUBLE meet in DOUBLE, where neighbours become equal; a text column and a number meet in the
+// number's type.
 bool compares_exactly(TypeId id, ConstantKind kind) {
   switch (id) {
-    case TypeId::boolean_: return kind == ConstantKind::boolean_;
+    case TypeId::boolean_:
+      return kind == ConstantKind::boolean_;
     case TypeId::int_:
     case TypeId::long_:
-    case TypeId::decimal: return kind == ConstantKind::integer || kind == ConstantKind::decimal;
-    case TypeId::float_: return kind == ConstantKind::integer;
-    case TypeId::double_: return kind == ConstantKind::integer || kind == ConstantKind::decimal || kind == ConstantKind::floating;
+    case TypeId::decimal:
+      return kind == ConstantKind::integer || kind == ConstantKind::decimal;
+    case TypeId::float_:
+      return kind == ConstantKind::integer;
+    case TypeId::double_:
+      return kind == ConstantKind::integer || kind == ConstantKind::decimal || kind == ConstantKind::floating;
     case TypeId::date:
     case TypeId::timestamp:
-    case TypeId::timestamptz: return kind == ConstantKind::text || kind == ConstantKind::temporal;
-    case TypeId::string: return kind == ConstantKind::text;
-    default: return false;
+    case TypeId::timestamptz:
+      return kind == ConstantKind::text || kind == ConstantKind::temporal;
+    case TypeId::string:
+      return kind == ConstantKind::text;
+    default:
+      return false;
   }
 }
 
 // The constant cast to the column's type by DuckDB, as text; nullopt if it does not cast, or to another value.
-std::optional<std::string> cast_by_duckdb(duckdb_connection connection, const Constant& constant, const std::string& type) {
-  const std::string sql = fmt::format("select cast(v as varchar), v = {0} from (select try_cast({0} as {1}) as v)", constant.sql, type);
+std::optional<std::string> cast_by_duckdb(duckdb_connection connection, const Constant& constant,
+                                          const std::string& type) {
+  const std::string sql =
+      fmt::format("select cast(v as varchar), v = {0} from (select try_cast({0} as {1}) as v)", constant.sql, type);
   DuckStatement statement;
   DuckResult result;
   if (duckdb_prepare(connection, sql.c_str(), statement.out()) != DuckDBSuccess) return std::nullopt;
@@ -121,17 +146,21 @@ std::optional<std::string> cast_by_duckdb(duckdb_connection connection, const Co
 
 std::optional<Value> parse_literal(const std::string& text, const iceberg::Type& type) {
   switch (type.id()) {
-    case TypeId::boolean_: return Value(text == "true");
+    case TypeId::boolean_:
+      return Value(text == "true");
     case TypeId::int_:
-    case TypeId::long_: return Value(static_cast<int64_t>(std::strtoll(text.c_str(), nullptr, 10)));
+    case TypeId::long_:
+      return Value(static_cast<int64_t>(std::strtoll(text.c_str(), nullptr, 10)));
     case TypeId::float_:
     case TypeId::double_: {
       const double number = std::strtod(text.c_str(), nullptr);
       constexpr double kExactBelow = 16777216;  // 2^24: a float holds every integer up to it
-      if (!std::isfinite(number) || (type.id() == TypeId::float_ && std::abs(number) > kExactBelow)) return std::nullopt;
+      if (!std::isfinite(number) || (type.id() == TypeId::float_ && std::abs(number) > kExactBelow))
+        return std::nullopt;
       return Value(number);
     }
-    default: return Value(text);
+    default:
+      return Value(text);
   }
 }
 

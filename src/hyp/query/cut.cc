@@ -17,7 +17,8 @@ using iceberg::Type;
 using iceberg::TypeId;
 
 // Whether the dataset's table of `source` has the frame that begins at `begin`.
-bool is_flushed(const DatasetCut& dataset, const std::string& source, const std::string& spool_id, SpoolPosition begin) {
+bool is_flushed(const DatasetCut& dataset, const std::string& source, const std::string& spool_id,
+                SpoolPosition begin) {
   const auto table = dataset.tables.find(source);
   if (table == dataset.tables.end()) return false;
   const auto marker = flushed_until(*table->second.table.metadata, spool_id);
@@ -143,7 +144,8 @@ std::shared_ptr<const DatasetCut> Cut::open(const std::string& name) const {
   if (dataset->config.allow_new_columns && dataset->spooled_bytes > 0) dataset->schema = inference.schema();
   dataset->spooled_schema = dataset->schema;
   if (dataset->config.schema) {
-    dataset->spooled_schema = iceberg::Schema(with_required(dataset->schema.fields(), dataset->config.schema->fields()));
+    dataset->spooled_schema =
+        iceberg::Schema(with_required(dataset->schema.fields(), dataset->config.schema->fields()));
   }
   return dataset;
 }

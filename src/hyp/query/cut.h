@@ -1,5 +1,5 @@
-// One statement's view of the cache (P13.1): spool segments are opened first, then the tables; of the spooled frames those
-// that a table has already are left out, so that no row is counted twice or missed.
+// One statement's view of the cache (P13.1): spool segments are opened first, then the tables; of the spooled frames
+// those that a table has already are left out, so that no row is counted twice or missed.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace firn::hyp {
 struct DatasetCut {
   std::string name;
   DatasetConfig config;
-  iceberg::Schema schema;         // its columns without the hidden ones, those of spooled rows included; ids are of no table
+  iceberg::Schema schema;  // its columns without the hidden ones, those of spooled rows included; ids are of no table
   iceberg::Schema spooled_schema;  // the same, with what the declaration requires: a spooled line without it is no row
   std::map<std::string, HeldTable> tables;     // by source
   std::vector<DatasetConfig> config_by_spool;  // as flushes of each spool route its frames
@@ -32,8 +32,8 @@ class Cut {
   // Opens the spools. Once `cancelled` is set, whatever reads them throws cancelled.
   explicit Cut(const Cache& cache, const std::atomic<bool>* cancelled = nullptr);
   ~Cut();
-  // Opens the dataset's tables at the first call; the same for every use in the statement. Without columns if no such dataset
-  // is cached, spooled or declared.
+  // Opens the dataset's tables at the first call; the same for every use in the statement. Without columns if no such
+  // dataset is cached, spooled or declared.
   std::shared_ptr<const DatasetCut> dataset(const std::string& name);
   // The dataset whose name equals `name`, else the only one that equals it but for case; empty: none.
   std::string resolve(const std::string& name);

@@ -13,7 +13,9 @@ namespace {
 constexpr const char* kFunctionName = "hyp_scan";
 
 template <class T>
-void destroy(void* pointer) { delete static_cast<T*>(pointer); }
+void destroy(void* pointer) {
+  delete static_cast<T*>(pointer);
+}
 
 // --- Arrow's schema for DuckDB ---
 
@@ -26,12 +28,14 @@ std::shared_ptr<arrow::DataType> without_metadata(const std::shared_ptr<arrow::D
       for (const auto& field : type->fields()) fields.push_back(without_metadata(field));
       return arrow::struct_(std::move(fields));
     }
-    case arrow::Type::LIST: return arrow::list(without_metadata(type->field(0)));
+    case arrow::Type::LIST:
+      return arrow::list(without_metadata(type->field(0)));
     case arrow::Type::MAP: {
       const auto& map = static_cast<const arrow::MapType&>(*type);
       return std::make_shared<arrow::MapType>(without_metadata(map.key_field()), without_metadata(map.item_field()));
     }
-    default: return type;
+    default:
+      return type;
   }
 }
 
@@ -41,8 +45,9 @@ std::shared_ptr<arrow::Field> without_metadata(const std::shared_ptr<arrow::Fiel
 
 // The same rows, to be matched by name: no field has an id.
 std::shared_ptr<arrow::RecordBatch> without_ids(const arrow::RecordBatch& batch) {
-  const std::function<std::shared_ptr<arrow::ArrayData>(const arrow::ArrayData&, const std::shared_ptr<arrow::DataType>&)> retype =
-      [&](const arrow::ArrayData& data, const std::shared_ptr<arrow::DataType>& type) {
+  const std::function<std::shared_ptr<arrow::ArrayData>(const arrow::ArrayData&,
+                                                        const std::shared_ptr<arrow::DataType>&)>
+      retype = [&](const arrow::ArrayData& data, const std::shared_ptr<arrow::DataType>& type) {
         auto copy = data.Copy();
         copy->type = type;
         for (size_t i = 0; i < copy->child_data.size(); ++i) {
@@ -67,7 +72,8 @@ struct Bound {
 };
 
 // Imports a batch of `schema` into a chunk; its vectors have DuckDB's types for it.
-DuckChunk to_chunk(duckdb_connection connection, duckdb_arrow_converted_schema converted, const arrow::RecordBatch& batch) {
+DuckChunk to_chunk(duckdb_connection connection, duckdb_arrow_converted_schema converted,
+                   const arrow::RecordBatch& batch) {
   ArrowArray array{};
   check(arrow::ExportRecordBatch(batch, &array), "hand rows to DuckDB");
   DuckChunk chunk;
@@ -102,7 +108,8 @@ void bind(duckdb_bind_info info) try {
   const DuckArrowSchema converted = to_converted_schema(context->connection, *schema);
   const DuckChunk chunk = to_chunk(context->connection, converted.get(), *empty_batch(schema));
   for (int i = 0; i < schema->num_fields(); ++i) {
-    const DuckType type(duckdb_vector_get_column_type(duckdb_data_chunk_get_vector(chunk.get(), static_cast<idx_t>(i))));
+    const DuckType type(
+        duckdb_vector_get_column_type(duckdb_data_chunk_get_vector(chunk.get(), static_cast<idx_t>(i))));
     duckdb_bind_add_result_column(info, schema->field(i)->name().c_str(), type.get());
   }
   duckdb_bind_set_cardinality(info, static_cast<idx_t>(bound->dataset->table_rows), false);
@@ -123,7 +130,7 @@ struct TableScan {
 
 struct Scan {
   Bound bound;
-  iceberg::Schema projection;               // what each chunk has; empty for count(*)
+  iceberg::Schema projection;  // what each chunk has; empty for count(*)
   std::shared_ptr<arrow::Schema> schema;
   DuckArrowSchema converted;
   std::vector<TableScan> tables;
@@ -134,12 +141,14 @@ struct Scan {
 
 const iceberg::Field* find_column(const iceberg::Schema& schema, const std::string& name) {
   const auto& fields = schema.fields();
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const iceberg::Field& field) { return field.name == name; });
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const iceberg::Field& field) { return field.name == name; });
   return found == fields.end() ? nullptr : &*found;
 }
 
 // The conjuncts whose columns this table has; what it lacks is null there, and DuckDB filters those rows itself.
-iceberg::ExpressionPtr table_filter(const std::vector<iceberg::ExpressionPtr>& conjuncts, const iceberg::Schema& schema) {
+iceberg::ExpressionPtr table_filter(const std::vector<iceberg::ExpressionPtr>& conjuncts,
+                                    const iceberg::Schema& schema) {
   iceberg::ExpressionPtr filter;
   for (const iceberg::ExpressionPtr& conjunct : conjuncts) {
     try {
@@ -167,7 +176,8 @@ void plan_tables(Scan& scan) {
     if (table.options.columns.empty()) table.options.columns.push_back(kIngestSeqColumn);
     if (pruning != context.pruning.end()) table.options.filter = table_filter(pruning->second, table_schema);
     table.options.counters = context.counters;
-    table.plan = std::make_shared<const iceberg::ScanPlan>(iceberg::plan_scan(*held.table.metadata, table.io, table.options));
+    table.plan =
+        std::make_shared<const iceberg::ScanPlan>(iceberg::plan_scan(*held.table.metadata, table.io, table.options));
     table.is_projected = scan_schema(table.plan->projection)->Equals(*scan.schema, /*check_metadata=*/true);
     for (size_t task = 0; task < table.plan->tasks.size(); ++task) scan.tasks.emplace_back(scan.tables.size(), task);
     scan.tables.push_back(std::move(table));
@@ -183,7 +193,8 @@ void init(duckdb_init_info info) try {
   for (idx_t i = 0; i < count; ++i) {
     const idx_t index = duckdb_init_get_column_index(info, i);
     if (index >= all.size()) {  // of a virtual column, as for count(*), only the number of rows is used
-      if (count > 1) fail(ErrorKind::internal, "DuckDB asks for a column of {} that it has not", scan->bound.dataset->name);
+      if (count > 1)
+        fail(ErrorKind::internal, "DuckDB asks for a column of {} that it has not", scan->bound.dataset->name);
       continue;
     }
     fields.push_back(all[index]);
@@ -191,7 +202,8 @@ void init(duckdb_init_info info) try {
   }
   scan->projection = iceberg::Schema(std::move(fields));
   scan->schema = scan_schema(scan->projection);
-  if (scan->schema->num_fields() > 0) scan->converted = to_converted_schema(scan->bound.context->connection, *scan->schema);
+  if (scan->schema->num_fields() > 0)
+    scan->converted = to_converted_schema(scan->bound.context->connection, *scan->schema);
   plan_tables(*scan);
   scan->spool = std::make_unique<Cut::SpoolScan>(*scan->bound.context->cut, scan->bound.dataset);
   const size_t work = scan->tasks.size() + (scan->bound.dataset->spooled_bytes > 0 ? 2 : 0);
@@ -204,8 +216,9 @@ void init(duckdb_init_info info) try {
 // What one thread has in hand.
 struct Worker {
   std::shared_ptr<arrow::RecordBatchReader> reader;
-  bool is_projected = false;                  // what the reader gives
-  std::shared_ptr<arrow::RecordBatch> batch;  // of Scan::schema, or any with the right number of rows where that is empty
+  bool is_projected = false;  // what the reader gives
+  std::shared_ptr<arrow::RecordBatch>
+      batch;  // of Scan::schema, or any with the right number of rows where that is empty
   int64_t offset = 0;
 };
 
@@ -216,7 +229,8 @@ std::shared_ptr<arrow::RecordBatch> to_projection(const Scan& scan, const std::s
   if (scan.projection.fields().empty()) return batch;
   auto rows = without_ids(*batch);
   for (int i = rows->num_columns() - 1; i >= 0; --i) {
-    if (find_column(scan.projection, rows->schema()->field(i)->name()) == nullptr) rows = check(rows->RemoveColumn(i), "drop a column");
+    if (find_column(scan.projection, rows->schema()->field(i)->name()) == nullptr)
+      rows = check(rows->RemoveColumn(i), "drop a column");
   }
   return iceberg::conform(rows, scan.projection);
 }
@@ -260,13 +274,15 @@ void produce(duckdb_function_info info, duckdb_data_chunk output) try {
     duckdb_data_chunk_set_size(output, 0);
     return;
   }
-  const int64_t count = std::min<int64_t>(static_cast<int64_t>(duckdb_vector_size()), worker.batch->num_rows() - worker.offset);
+  const int64_t count =
+      std::min<int64_t>(static_cast<int64_t>(duckdb_vector_size()), worker.batch->num_rows() - worker.offset);
   if (scan.schema->num_fields() > 0) {
     const auto slice = worker.batch->Slice(worker.offset, count);
     const DuckChunk chunk = to_chunk(scan.bound.context->connection, scan.converted.get(), *slice);
     for (int i = 0; i < scan.schema->num_fields(); ++i) {
       const auto column = static_cast<idx_t>(i);
-      duckdb_vector_reference_vector(duckdb_data_chunk_get_vector(output, column), duckdb_data_chunk_get_vector(chunk.get(), column));
+      duckdb_vector_reference_vector(duckdb_data_chunk_get_vector(output, column),
+                                     duckdb_data_chunk_get_vector(chunk.get(), column));
     }
   }
   duckdb_data_chunk_set_size(output, static_cast<idx_t>(count));

@@ -15,7 +15,8 @@ namespace firn::hyp {
 struct DatasetScanContext {
   Cut* cut = nullptr;
   duckdb_connection connection = nullptr;
-  // By dataset: predicates that every row which the statement can use satisfies (P13.2). They prune, and DuckDB filters anyway.
+  // By dataset: predicates that every row which the statement can use satisfies (P13.2). They prune, and DuckDB filters
+  // anyway.
   std::map<std::string, std::vector<iceberg::ExpressionPtr>> pruning;
   int threads = 1;
   iceberg::ReadCounters* counters = nullptr;

@@ -11,7 +11,12 @@ extern "C" {
 
 using idx_t = uint64_t;
 enum duckdb_state { DuckDBSuccess = 0, DuckDBError = 1 };
-enum duckdb_pending_state { DUCKDB_PENDING_READY = 0, DUCKDB_PENDING_NOT_READY = 1, DUCKDB_PENDING_ERROR = 2, DUCKDB_PENDING_NO_TASKS = 3 };
+enum duckdb_pending_state {
+  DUCKDB_PENDING_READY = 0,
+  DUCKDB_PENDING_NOT_READY = 1,
+  DUCKDB_PENDING_ERROR = 2,
+  DUCKDB_PENDING_NO_TASKS = 3
+};
 enum duckdb_statement_type { DUCKDB_STATEMENT_SELECT = 1, DUCKDB_STATEMENT_EXPLAIN = 4 };
 
 using duckdb_database = struct _duckdb_database*;
@@ -58,10 +63,11 @@ void duckdb_disconnect(duckdb_connection* connection);
 void duckdb_interrupt(duckdb_connection connection);
 void duckdb_free(void* pointer);
 
-idx_t duckdb_extract_statements(duckdb_connection connection, const char* query, duckdb_extracted_statements* out_statements);
+idx_t duckdb_extract_statements(duckdb_connection connection, const char* query,
+                                duckdb_extracted_statements* out_statements);
 const char* duckdb_extract_statements_error(duckdb_extracted_statements statements);
-duckdb_state duckdb_prepare_extracted_statement(duckdb_connection connection, duckdb_extracted_statements statements, idx_t index,
-                                                duckdb_prepared_statement* out_statement);
+duckdb_state duckdb_prepare_extracted_statement(duckdb_connection connection, duckdb_extracted_statements statements,
+                                                idx_t index, duckdb_prepared_statement* out_statement);
 void duckdb_destroy_extracted(duckdb_extracted_statements* statements);
 duckdb_state duckdb_prepare(duckdb_connection connection, const char* query, duckdb_prepared_statement* out_statement);
 const char* duckdb_prepare_error(duckdb_prepared_statement statement);
@@ -99,7 +105,8 @@ duckdb_table_function duckdb_create_table_function();
 void duckdb_destroy_table_function(duckdb_table_function* function);
 void duckdb_table_function_set_name(duckdb_table_function function, const char* name);
 void duckdb_table_function_add_parameter(duckdb_table_function function, duckdb_logical_type type);
-void duckdb_table_function_set_extra_info(duckdb_table_function function, void* extra_info, duckdb_delete_callback_t destroy);
+void duckdb_table_function_set_extra_info(duckdb_table_function function, void* extra_info,
+                                          duckdb_delete_callback_t destroy);
 void duckdb_table_function_set_bind(duckdb_table_function function, duckdb_table_function_bind_t bind);
 void duckdb_table_function_set_init(duckdb_table_function function, duckdb_table_function_init_t init);
 void duckdb_table_function_set_local_init(duckdb_table_function function, duckdb_table_function_init_t init);
@@ -135,12 +142,14 @@ const char* duckdb_error_data_message(duckdb_error_data error);
 void duckdb_destroy_error_data(duckdb_error_data* error);
 duckdb_arrow_options duckdb_result_get_arrow_options(duckdb_result* result);
 void duckdb_destroy_arrow_options(duckdb_arrow_options* options);
-duckdb_error_data duckdb_to_arrow_schema(duckdb_arrow_options options, duckdb_logical_type* types, const char** names, idx_t count,
-                                         ArrowSchema* out_schema);
-duckdb_error_data duckdb_data_chunk_to_arrow(duckdb_arrow_options options, duckdb_data_chunk chunk, ArrowArray* out_array);
-duckdb_error_data duckdb_schema_from_arrow(duckdb_connection connection, ArrowSchema* schema, duckdb_arrow_converted_schema* out_schema);
-duckdb_error_data duckdb_data_chunk_from_arrow(duckdb_connection connection, ArrowArray* array, duckdb_arrow_converted_schema schema,
-                                               duckdb_data_chunk* out_chunk);
+duckdb_error_data duckdb_to_arrow_schema(duckdb_arrow_options options, duckdb_logical_type* types, const char** names,
+                                         idx_t count, ArrowSchema* out_schema);
+duckdb_error_data duckdb_data_chunk_to_arrow(duckdb_arrow_options options, duckdb_data_chunk chunk,
+                                             ArrowArray* out_array);
+duckdb_error_data duckdb_schema_from_arrow(duckdb_connection connection, ArrowSchema* schema,
+                                           duckdb_arrow_converted_schema* out_schema);
+duckdb_error_data duckdb_data_chunk_from_arrow(duckdb_connection connection, ArrowArray* array,
+                                               duckdb_arrow_converted_schema schema, duckdb_data_chunk* out_chunk);
 void duckdb_destroy_arrow_converted_schema(duckdb_arrow_converted_schema* schema);
 
 }  // extern "C"

@@ -63,7 +63,8 @@ struct DuckResult {
 // Throws internal with DuckDB's message if there is one; frees it.
 inline void check_duckdb(duckdb_error_data error, const char* what) {
   DuckHandle<duckdb_error_data, duckdb_destroy_error_data> owned(error);
-  if (owned && duckdb_error_data_has_error(error)) fail(ErrorKind::internal, "{}: {}", what, duckdb_error_data_message(error));
+  if (owned && duckdb_error_data_has_error(error))
+    fail(ErrorKind::internal, "{}: {}", what, duckdb_error_data_message(error));
 }
 
 // Its text, freed.

@@ -18,8 +18,9 @@
 namespace firn::hyp {
 namespace {
 
-constexpr size_t kTableCellMax = 60;     // code points; longer ones are cut in the table form
-constexpr int64_t kTableWindowRows = 1000;  // column widths come from the first rows, so that the table form streams too
+constexpr size_t kTableCellMax = 60;  // code points; longer ones are cut in the table form
+constexpr int64_t kTableWindowRows =
+    1000;  // column widths come from the first rows, so that the table form streams too
 
 size_t code_points(std::string_view text) {
   size_t count = 0;
@@ -109,14 +110,16 @@ void write_csv(const arrow::RecordBatch& batch, std::ostream& out) {
   for (int64_t row = 0; row < batch.num_rows(); ++row) {
     for (int c = 0; c < batch.num_columns(); ++c) {
       if (c > 0) text += ',';
-      if (!batch.column(c)->IsNull(row)) text += csv_cell(cell_text(*batch.column(c), row));  // null is empty, "" is quoted
+      if (!batch.column(c)->IsNull(row))
+        text += csv_cell(cell_text(*batch.column(c), row));  // null is empty, "" is quoted
     }
     text += '\n';
   }
   out << text;
 }
 
-// The columns' names, each once: a repeated one gets a number. An object has a member once, and so have most readers of Parquet.
+// The columns' names, each once: a repeated one gets a number. An object has a member once, and so have most readers of
+// Parquet.
 std::vector<std::string> distinct_names(const arrow::Schema& schema) {
   std::vector<std::string> names = schema.field_names();
   std::set<std::string> taken(names.begin(), names.end());
@@ -147,18 +150,21 @@ void write_json(const arrow::RecordBatch& batch, const std::vector<std::string>&
 }
 
 // A plan is drawn over many lines, which a table of rows would break.
-bool is_plan(const arrow::Schema& schema) { return schema.field_names() == std::vector<std::string>{"explain_key", "explain_value"}; }
+bool is_plan(const arrow::Schema& schema) {
+  return schema.field_names() == std::vector<std::string>{"explain_key", "explain_value"};
+}
 
 void write_plan(const arrow::RecordBatch& batch, std::ostream& out) {
   for (int64_t row = 0; row < batch.num_rows(); ++row) out << cell_text(*batch.column(1), row) << "\n";
 }
 
-// Writes `path` through `write`: a file that is there keeps its content unless all is written. What is no regular file (a
-// pipe, /dev/stdout) is written to as it is.
+// Writes `path` through `write`: a file that is there keeps its content unless all is written. What is no regular file
+// (a pipe, /dev/stdout) is written to as it is.
 int64_t write_file(const std::string& path, const std::function<int64_t(const std::string&)>& write) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
-  const bool is_replaced = status.type() == std::filesystem::file_type::regular || status.type() == std::filesystem::file_type::not_found;
+  const bool is_replaced =
+      status.type() == std::filesystem::file_type::regular || status.type() == std::filesystem::file_type::not_found;
   if (!is_replaced) return write(path);
   const std::string temporary = path + ".tmp-" + uuid_v7(now_ms());
   try {
@@ -176,14 +182,17 @@ int64_t write_parquet(arrow::RecordBatchReader& rows, const std::string& path) {
   parquet::WriterProperties::Builder properties;
   properties.compression(parquet::Compression::ZSTD);
   const auto schema = check(rows.schema()->WithNames(distinct_names(*rows.schema())), "name the columns");
-  const auto writer = check(parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), file, properties.build()), "write " + path);
+  const auto writer =
+      check(parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), file, properties.build()),
+            "write " + path);
   int64_t count = 0;
   for (;;) {
     std::shared_ptr<arrow::RecordBatch> batch;
     check(rows.ReadNext(&batch), "read the result");
     if (!batch) break;
     count += batch->num_rows();
-    check(writer->WriteRecordBatch(*arrow::RecordBatch::Make(schema, batch->num_rows(), batch->columns())), "write " + path);
+    check(writer->WriteRecordBatch(*arrow::RecordBatch::Make(schema, batch->num_rows(), batch->columns())),
+          "write " + path);
   }
   check(writer->Close(), "write " + path);
   check(file->Close(), "write " + path);
@@ -215,10 +224,17 @@ int64_t write_result(arrow::RecordBatchReader& rows, OutputFormat format, std::o
     if (!batch) break;
     count += batch->num_rows();
     switch (format) {
-      case OutputFormat::table: is_plan(*schema) ? write_plan(*batch, out) : table.add(*batch); break;
-      case OutputFormat::csv: write_csv(*batch, out); break;
-      case OutputFormat::json: write_json(*batch, names, out); break;
-      case OutputFormat::parquet: fail(ErrorKind::invalid_argument, "Parquet is written to a file: see write_result_file");
+      case OutputFormat::table:
+        is_plan(*schema) ? write_plan(*batch, out) : table.add(*batch);
+        break;
+      case OutputFormat::csv:
+        write_csv(*batch, out);
+        break;
+      case OutputFormat::json:
+        write_json(*batch, names, out);
+        break;
+      case OutputFormat::parquet:
+        fail(ErrorKind::invalid_argument, "Parquet is written to a file: see write_result_file");
     }
     if (!out) fail(ErrorKind::io, "the output cannot be written");
   }

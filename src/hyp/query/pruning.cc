@@ -26,13 +26,14 @@ bool is_empty(const Json& node, const char* key) {
 struct Names {
   std::map<std::string, int> tables;  // how often a name stands where a table may be meant
   std::set<std::string> ctes;
-  bool is_doubtful = false;           // something else may read a dataset
+  bool is_doubtful = false;  // something else may read a dataset
 };
 
 // Functions that make rows of their arguments alone. Others may read a dataset that no table name shows: hyp_scan('…'),
 // query('select …'), query_table('…').
 bool is_plain_table_function(const std::string& name) {
-  static const std::set<std::string> kNames = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"};
+  static const std::set<std::string> kNames = {"range",      "generate_series", "unnest",   "repeat",
+                                               "repeat_row", "json_each",       "json_tree"};
   return kNames.contains(name);
 }
 
@@ -47,7 +48,8 @@ void collect_names(const Json& node, Names& names) {
   if (type == "SHOW_REF") names.is_doubtful = true;
   if (type == "TABLE_FUNCTION") {
     const auto function = node.find("function");
-    const bool is_plain = function != node.end() && is_plain_table_function(fold_name(text_of(*function, "function_name")));
+    const bool is_plain =
+        function != node.end() && is_plain_table_function(fold_name(text_of(*function, "function_name")));
     names.is_doubtful = names.is_doubtful || !is_plain;
   }
   if (const auto ctes = node.find("cte_map"); ctes != node.end() && ctes->is_object() && ctes->contains("map")) {
@@ -67,7 +69,8 @@ bool collect_tables(const Json& from, std::vector<const Json*>& tables) {
   if (type == "SUBQUERY" || type == "TABLE_FUNCTION" || type == "EXPRESSION_LIST") return is_absent(from, "sample");
   if (type != "JOIN") return false;
   const std::string kind = text_of(from, "ref_type");
-  if (!(kind == "CROSS" || (kind == "REGULAR" && text_of(from, "join_type") == "INNER")) || !is_absent(from, "sample")) return false;
+  if (!(kind == "CROSS" || (kind == "REGULAR" && text_of(from, "join_type") == "INNER")) || !is_absent(from, "sample"))
+    return false;
   return from.contains("left") && from.contains("right") && collect_tables(from["left"], tables) &&
          collect_tables(from["right"], tables);
 }
@@ -81,9 +84,9 @@ std::string visible_name(const Json& table) {
 struct Block {
   duckdb_connection connection;
   const iceberg::Schema& schema;
-  std::string name;                    // what columns are qualified by, in lower case
-  bool is_alone = false;               // in its FROM: unqualified columns are its own
-  std::set<std::string> aliases;       // of the select list, in lower case
+  std::string name;               // what columns are qualified by, in lower case
+  bool is_alone = false;          // in its FROM: unqualified columns are its own
+  std::set<std::string> aliases;  // of the select list, in lower case
 };
 
 // The dataset's column that `node` names, as DuckDB resolves it; nullptr if it is none or may be another.
@@ -110,12 +113,13 @@ const iceberg::Field* resolve_column(const Block& block, const Json& node) {
   return found != nullptr && found->name.find('.') == std::string::npos ? found : nullptr;
 }
 
-// DuckDB orders NaN above every number and equal to itself; bounds leave it out, so that where NaN makes the predicate true
-// its presence has to be ruled out as well.
+// DuckDB orders NaN above every number and equal to itself; bounds leave it out, so that where NaN makes the predicate
+// true its presence has to be ruled out as well.
 ExpressionPtr with_nan(Op op, const iceberg::Field& field, ExpressionPtr predicate) {
   const bool is_floating = field.type->id() == iceberg::TypeId::float_ || field.type->id() == iceberg::TypeId::double_;
   const bool takes_nan = op == Op::gt || op == Op::gt_eq || op == Op::not_eq_ || op == Op::not_in;
-  return is_floating && takes_nan ? iceberg::or_(std::move(predicate), iceberg::predicate(Op::is_nan, field.name)) : predicate;
+  return is_floating && takes_nan ? iceberg::or_(std::move(predicate), iceberg::predicate(Op::is_nan, field.name))
+                                  : predicate;
 }
 
 ExpressionPtr compare(const Block& block, Op op, const Json& column, const Json& constant) {
@@ -137,11 +141,16 @@ std::optional<Op> comparison_op(const std::string& type) {
 
 Op flipped(Op op) {
   switch (op) {
-    case Op::lt: return Op::gt;
-    case Op::gt: return Op::lt;
-    case Op::lt_eq: return Op::gt_eq;
-    case Op::gt_eq: return Op::lt_eq;
-    default: return op;
+    case Op::lt:
+      return Op::gt;
+    case Op::gt:
+      return Op::lt;
+    case Op::lt_eq:
+      return Op::gt_eq;
+    case Op::gt_eq:
+      return Op::lt_eq;
+    default:
+      return op;
   }
 }
 
@@ -203,7 +212,8 @@ struct Search {
       const std::string name = fold_name(text_of(*table, "table_name"));
       if (names.tables[name] != 1 || names.ctes.contains(name)) continue;
       if (!text_of(*table, "schema_name").empty() || !text_of(*table, "catalog_name").empty()) continue;
-      if (!is_absent(*table, "sample") || !is_absent(*table, "at_clause") || !is_empty(*table, "column_name_alias")) continue;
+      if (!is_absent(*table, "sample") || !is_absent(*table, "at_clause") || !is_empty(*table, "column_name_alias"))
+        continue;
       const std::string visible = visible_name(*table);
       const auto has_that_name = [&](const Json* other) { return visible_name(*other) == visible; };
       if (std::count_if(tables.begin(), tables.end(), has_that_name) != 1) continue;
@@ -226,7 +236,8 @@ struct Search {
 
 }  // namespace
 
-std::map<std::string, std::vector<ExpressionPtr>> find_pruning(duckdb_connection connection, Cut& cut, const Json& ast) {
+std::map<std::string, std::vector<ExpressionPtr>> find_pruning(duckdb_connection connection, Cut& cut,
+                                                               const Json& ast) {
   Search search{connection, cut, {}, {}};
   collect_names(ast, search.names);
   if (search.names.is_doubtful) return {};

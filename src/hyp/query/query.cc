@@ -25,8 +25,8 @@ DuckDatabase open_database(const QueryOptions& options) {
       fail(ErrorKind::internal, "DuckDB does not know the setting {} = {}", name, value);
     }
   };
-  // What does not fit in memory is spilled there; DuckDB makes the folder when it has to, and removes it. Its default is .tmp
-  // in the working directory. It cannot be set once access is disabled.
+  // What does not fit in memory is spilled there; DuckDB makes the folder when it has to, and removes it. Its default
+  // is .tmp in the working directory. It cannot be set once access is disabled.
   set("temp_directory", (std::filesystem::temp_directory_path() / ("hyp-query-" + uuid_v7(now_ms()))).string());
   set("enable_external_access", "false");
   set("autoinstall_known_extensions", "false");
@@ -77,13 +77,16 @@ class Interrupter {
 
 class QueryReader final : public arrow::RecordBatchReader {
  public:
-  QueryReader(const Cache& cache, const std::string& sql, const QueryOptions& options) : cut_(cache, options.cancelled), cancelled_(options.cancelled) {
+  QueryReader(const Cache& cache, const std::string& sql, const QueryOptions& options)
+      : cut_(cache, options.cancelled), cancelled_(options.cancelled) {
     database_ = open_database(options);
-    if (duckdb_connect(database_.get(), connection_.out()) != DuckDBSuccess) fail(ErrorKind::internal, "DuckDB takes no connection");
+    if (duckdb_connect(database_.get(), connection_.out()) != DuckDBSuccess)
+      fail(ErrorKind::internal, "DuckDB takes no connection");
     execute(connection_.get(), "set timezone = 'UTC'");
     context_.cut = &cut_;
     context_.connection = connection_.get();
-    context_.threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    context_.threads =
+        options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     context_.counters = options.counters;
     const std::string statement = with_tables_shown(sql, cut_);
     if (const auto ast = parse_select(connection_.get(), statement)) {
@@ -107,7 +110,8 @@ class QueryReader final : public arrow::RecordBatchReader {
     batch->reset();
     chunk_ = DuckChunk(duckdb_fetch_chunk(result_.result));
     if (!chunk_) {
-      if (const char* error = duckdb_result_error(&result_.result); error != nullptr && *error != '\0') fail_statement(error);
+      if (const char* error = duckdb_result_error(&result_.result); error != nullptr && *error != '\0')
+        fail_statement(error);
       return arrow::Status::OK();
     }
     ArrowArray array{};
@@ -135,13 +139,15 @@ class QueryReader final : public arrow::RecordBatchReader {
     }
     const int type = duckdb_prepared_statement_type(statement_.get());
     if (type != DUCKDB_STATEMENT_SELECT && type != DUCKDB_STATEMENT_EXPLAIN) {
-      fail(ErrorKind::invalid_argument, "only statements that read are run: SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE, EXPLAIN");
+      fail(ErrorKind::invalid_argument,
+           "only statements that read are run: SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE, EXPLAIN");
     }
     DuckPending pending;
     if (duckdb_pending_prepared_streaming(statement_.get(), pending.out()) != DuckDBSuccess) {
       fail_statement(duckdb_pending_error(pending.get()));
     }
-    if (duckdb_execute_pending(pending.get(), &result_.result) != DuckDBSuccess) fail_statement(duckdb_result_error(&result_.result));
+    if (duckdb_execute_pending(pending.get(), &result_.result) != DuckDBSuccess)
+      fail_statement(duckdb_result_error(&result_.result));
     arrow_options_ = DuckArrowOptions(duckdb_result_get_arrow_options(&result_.result));
     import_schema();
   }
@@ -157,7 +163,8 @@ class QueryReader final : public arrow::RecordBatchReader {
       names.push_back(duckdb_column_name(&result_.result, i));
     }
     ArrowSchema exported{};
-    check_duckdb(duckdb_to_arrow_schema(arrow_options_.get(), raw_types.data(), names.data(), count, &exported), "take a result's schema from DuckDB");
+    check_duckdb(duckdb_to_arrow_schema(arrow_options_.get(), raw_types.data(), names.data(), count, &exported),
+                 "take a result's schema from DuckDB");
     schema_ = check(arrow::ImportSchema(&exported), "take a result's schema from DuckDB");
   }
 
@@ -177,7 +184,8 @@ class QueryReader final : public arrow::RecordBatchReader {
 
 }  // namespace
 
-std::shared_ptr<arrow::RecordBatchReader> run_query(const Cache& cache, const std::string& sql, const QueryOptions& options) {
+std::shared_ptr<arrow::RecordBatchReader> run_query(const Cache& cache, const std::string& sql,
+                                                    const QueryOptions& options) {
   Span span("hyp.query");
   return std::make_shared<QueryReader>(cache, sql, options);
 }

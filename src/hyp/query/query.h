@@ -14,17 +14,19 @@
 namespace firn::hyp {
 
 struct QueryOptions {
-  bool prune = true;                               // false: projection alone (tests compare both)
-  int threads = 0;                                 // 0: hardware
-  int64_t memory_bytes_max = 0;                    // 0: DuckDB's default
-  const std::atomic<bool>* cancelled = nullptr;    // interrupts the statement; then throws cancelled
+  bool prune = true;                             // false: projection alone (tests compare both)
+  int threads = 0;                               // 0: hardware
+  int64_t memory_bytes_max = 0;                  // 0: DuckDB's default
+  const std::atomic<bool>* cancelled = nullptr;  // interrupts the statement; then throws cancelled
   iceberg::ReadCounters* counters = nullptr;
 };
 
-// Runs one SQL statement (a SELECT, or what only reads) on one cut of the cache: what is visible when the statement starts.
-// The result streams; the reader keeps the connection, and must be dropped before `cache`. Throws invalid_argument with
-// DuckDB's message. No extension is loaded, and no file, socket or environment variable is reachable from SQL.
-std::shared_ptr<arrow::RecordBatchReader> run_query(const Cache& cache, const std::string& sql, const QueryOptions& options = {});
+// Runs one SQL statement (a SELECT, or what only reads) on one cut of the cache: what is visible when the statement
+// starts. The result streams; the reader keeps the connection, and must be dropped before `cache`. Throws
+// invalid_argument with DuckDB's message. No extension is loaded, and no file, socket or environment variable is
+// reachable from SQL.
+std::shared_ptr<arrow::RecordBatchReader> run_query(const Cache& cache, const std::string& sql,
+                                                    const QueryOptions& options = {});
 
 enum class OutputFormat : uint8_t { table, json, csv, parquet };
 // Writes the whole result; returns the number of rows. json: one object a line. Throws invalid_argument for parquet.

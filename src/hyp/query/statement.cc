@@ -7,7 +7,9 @@ namespace {
 
 // As SQL spells a table's name.
 std::string identifier(const std::string& name) {
-  const auto is_plain = [](char c) { return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); };
+  const auto is_plain = [](char c) {
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
   const bool starts_with_digit = !name.empty() && name[0] >= '0' && name[0] <= '9';
   if (!name.empty() && !starts_with_digit && std::all_of(name.begin(), name.end(), is_plain)) return name;
   return '"' + name + '"';  // a dataset's name has no quote
@@ -41,7 +43,8 @@ void check_qualified_names(const Json& ast, Cut& cut) {
     const std::string folded = fold_name(schema);
     const bool is_system = folded == "information_schema" || folded == "pg_catalog";
     if (!schema.empty() && folded != "main" && !is_system && !cut.resolve(table).empty()) {
-      fail(ErrorKind::invalid_argument, "datasets have no schemas: write {}, or \"{}.{}\" in double quotes if that is a dataset's name",
+      fail(ErrorKind::invalid_argument,
+           "datasets have no schemas: write {}, or \"{}.{}\" in double quotes if that is a dataset's name",
            identifier(table), schema, table);
     }
   }
@@ -59,11 +62,13 @@ std::string with_tables_shown(const std::string& sql, Cut& cut) {
   if (fold_name(words) != "show tables") return sql;
   std::string list;
   for (const std::string& name : cut.names()) list += fmt::format("{}('{}')", list.empty() ? "" : ", ", name);
-  return list.empty() ? "select '' as name where false" : fmt::format("select name from (values {}) as datasets(name)", list);
+  return list.empty() ? "select '' as name where false"
+                      : fmt::format("select name from (values {}) as datasets(name)", list);
 }
 
 std::string with_datasets_named(std::string message, Cut& cut) {
-  if (message.find("Table with name ") == std::string::npos || message.find(" does not exist!") == std::string::npos) return message;
+  if (message.find("Table with name ") == std::string::npos || message.find(" does not exist!") == std::string::npos)
+    return message;
   if (const size_t guess = message.find("\nDid you mean \""); guess != std::string::npos) {  // a table of DuckDB's own
     message.erase(guess, message.find('\n', guess + 1) - guess);
   }

@@ -5,7 +5,7 @@
 namespace firn::iceberg::avro {
 
 namespace {
-constexpr int kDepthMax = 128;
+constexpr int kValueDepthMax = 128;
 }
 
 void Cursor::fail_corrupt(std::string_view what) const {
@@ -18,7 +18,7 @@ void Cursor::fail_truncated() const {
 
 void Cursor::skip(const Node& node, int depth) {
   if (node.is_empty) return;
-  if (depth > kDepthMax) fail_corrupt("values nested too deeply");
+  if (depth > kValueDepthMax) fail_corrupt("values nested too deeply");
   switch (node.kind) {
     case Kind::null:
       return;

@@ -8,7 +8,7 @@ namespace firn::iceberg {
 
 namespace {
 
-constexpr std::string_view kMagic = "PFA1";
+constexpr std::string_view kPuffinMagic = "PFA1";
 constexpr int64_t kFooterPayloadBytesMax = 256 << 20;  // decompressed; what is above is taken for hostile
 
 int32_t load_int32(std::string_view bytes) {
@@ -70,7 +70,7 @@ PuffinBlob parse_blob(const Json& json, int64_t footer_offset, const std::string
   blob.length = get_int64(json, "length", where);
   blob.compression_codec = find_string(json, "compression-codec", where).value_or("");
   blob.properties = string_map(json, where);
-  if (blob.offset < static_cast<int64_t>(kMagic.size()) || blob.length < 0 || blob.offset > footer_offset ||
+  if (blob.offset < static_cast<int64_t>(kPuffinMagic.size()) || blob.length < 0 || blob.offset > footer_offset ||
       blob.length > footer_offset - blob.offset) {
     fail(ErrorKind::corrupt, "{} lies at {} with {} bytes, outside of 4 to {}", where, blob.offset, blob.length,
          footer_offset);
@@ -81,19 +81,19 @@ PuffinBlob parse_blob(const Json& json, int64_t footer_offset, const std::string
 }  // namespace
 
 int64_t puffin_footer_size_bytes(std::string_view file_end, int64_t file_size_bytes, std::string_view where) {
-  constexpr int64_t kMagicBytes = kMagic.size();
+  constexpr int64_t kPuffinMagicBytes = kPuffinMagic.size();
   if (static_cast<int64_t>(file_end.size()) < kPuffinFooterEndBytes ||
-      file_size_bytes < 2 * kMagicBytes + kPuffinFooterEndBytes) {
+      file_size_bytes < 2 * kPuffinMagicBytes + kPuffinFooterEndBytes) {
     fail(ErrorKind::corrupt, "{}: {} bytes are too few for a Puffin file", where, file_size_bytes);
   }
   const std::string_view end = file_end.substr(file_end.size() - kPuffinFooterEndBytes);
-  if (end.substr(8) != kMagic) fail(ErrorKind::corrupt, "{}: no Puffin file: it does not end with PFA1", where);
+  if (end.substr(8) != kPuffinMagic) fail(ErrorKind::corrupt, "{}: no Puffin file: it does not end with PFA1", where);
   const int64_t payload = load_int32(end);
-  if (payload < 0 || payload > file_size_bytes - 2 * kMagicBytes - kPuffinFooterEndBytes) {
+  if (payload < 0 || payload > file_size_bytes - 2 * kPuffinMagicBytes - kPuffinFooterEndBytes) {
     fail(ErrorKind::corrupt, "{}: a Puffin footer payload of {} bytes does not fit into {} bytes", where, payload,
          file_size_bytes);
   }
-  return kMagicBytes + payload + kPuffinFooterEndBytes;
+  return kPuffinMagicBytes + payload + kPuffinFooterEndBytes;
 }
 
 PuffinFile parse_puffin_footer(std::string_view whole_file_or_tail, int64_t file_size_bytes, std::string_view where) {
@@ -104,11 +104,11 @@ PuffinFile parse_puffin_footer(std::string_view whole_file_or_tail, int64_t file
   }
   const std::string_view footer =
       whole_file_or_tail.substr(whole_file_or_tail.size() - static_cast<size_t>(footer_bytes));
-  if (footer.substr(0, kMagic.size()) != kMagic) {
+  if (footer.substr(0, kPuffinMagic.size()) != kPuffinMagic) {
     fail(ErrorKind::corrupt, "{}: the Puffin footer does not begin with PFA1", where);
   }
   const std::string_view payload =
-      footer.substr(kMagic.size(), footer.size() - kMagic.size() - static_cast<size_t>(kPuffinFooterEndBytes));
+      footer.substr(kPuffinMagic.size(), footer.size() - kPuffinMagic.size() - static_cast<size_t>(kPuffinFooterEndBytes));
   const uint32_t flags = static_cast<uint32_t>(load_int32(footer.substr(footer.size() - 8)));
   if ((flags & ~1U) != 0) fail(ErrorKind::unsupported, "{}: unknown Puffin footer flags {:#x}", where, flags);
   const std::string title = fmt::format("{}: Puffin footer", where);

@@ -12,7 +12,7 @@ namespace firn::iceberg {
 
 namespace {
 
-constexpr std::string_view kMagic = "\xD1\xD3\x39\x64";
+constexpr std::string_view kVectorMagic = "\xD1\xD3\x39\x64";
 // Roaring's portable format (RoaringFormatSpec): the two cookies, the bitmap size from which a run bitmap has offsets,
 // and the cardinality up to which a container is an array.
 constexpr uint32_t kCookieWithoutRuns = 12346;
@@ -225,7 +225,7 @@ void PositionSet::for_each_in(int64_t begin, int64_t end, const std::function<vo
 }
 
 std::string PositionSet::to_blob() const {
-  std::string body(kMagic);
+  std::string body(kVectorMagic);
   append_little_endian<uint64_t>(state_->bitmaps.size(), body);
   for (const auto& [key, bitmap] : state_->bitmaps) {
     const BitmapPtr compact = checked(roaring_bitmap_copy(bitmap.get()));
@@ -255,13 +255,13 @@ PositionSet PositionSet::from_blob(std::string_view blob, std::string_view where
          blob.size() - 8);
   }
   const std::string_view body = blob.substr(4, length);
-  if (body.substr(0, kMagic.size()) != kMagic) fail(ErrorKind::corrupt, "{}: no deletion vector: wrong magic", where);
+  if (body.substr(0, kVectorMagic.size()) != kVectorMagic) fail(ErrorKind::corrupt, "{}: no deletion vector: wrong magic", where);
   const uint32_t stored_crc = load_big_endian(blob.data() + 4 + length);
   if (const uint32_t crc = crc32(body); crc != stored_crc) {
     fail(ErrorKind::corrupt, "{}: deletion vector has CRC-32 {:08x}, {:08x} is stored", where, crc, stored_crc);
   }
   ByteReader in(body, where);
-  in.take(kMagic.size(), "the magic");
+  in.take(kVectorMagic.size(), "the magic");
   const auto count = in.little_endian<uint64_t>("the number of bitmaps");
   if (count > in.left() / 8) in.refuse("{} bitmaps cannot fit into {} bytes", count, in.left());
   PositionSet set;

@@ -11,7 +11,7 @@ namespace firn::iceberg {
 namespace {
 
 template <class T>
-void append_float(T value, std::string& out) {
+void append_float_key(T value, std::string& out) {
   if (std::isnan(value)) value = std::numeric_limits<T>::quiet_NaN();  // one NaN for all
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
@@ -72,10 +72,10 @@ void EqualityKeys::append_key(int64_t row, std::string& out) const {
         out.push_back(static_cast<const arrow::BooleanArray&>(*column).Value(row) ? '\1' : '\0');
         break;
       case arrow::Type::FLOAT:
-        append_float(static_cast<const arrow::FloatArray&>(*column).Value(row), out);
+        append_float_key(static_cast<const arrow::FloatArray&>(*column).Value(row), out);
         break;
       case arrow::Type::DOUBLE:
-        append_float(static_cast<const arrow::DoubleArray&>(*column).Value(row), out);
+        append_float_key(static_cast<const arrow::DoubleArray&>(*column).Value(row), out);
         break;
       case arrow::Type::STRING:
       case arrow::Type::BINARY:

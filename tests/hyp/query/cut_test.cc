@@ -31,7 +31,8 @@ TEST(Cut, ADatasetMayBeSpooledOnlyOrDeclaredOnly) {
   Cache cache(box.config);
   const auto spool = Spool::open(cache.config().cache_root);
   spool->append({make_frame("fresh", "a", {R"({"n":1,"s":{"t":"x"}})", R"({"u":[2.5]})"})});
-  EXPECT_EQ(json_rows(cache, "from fresh"), (Lines{R"({"n":1,"s":{"t":"x"},"u":null})", R"({"n":null,"s":null,"u":[2.5]})"}));
+  EXPECT_EQ(json_rows(cache, "from fresh"),
+            (Lines{R"({"n":1,"s":{"t":"x"},"u":null})", R"({"n":null,"s":null,"u":[2.5]})"}));
   EXPECT_EQ(json_rows(cache, "from empty"), Lines{});
   EXPECT_EQ(text_result(cache, "from empty", OutputFormat::csv), "x\n");
 }
@@ -42,8 +43,9 @@ TEST(Cut, ColumnsOfSpooledRowsAloneAreNullElsewhere) {
   ingest(cache, {make_frame("logs", "a", {R"({"n":1})"}), make_frame("logs", "b", {R"({"m":2})"})});
   const auto spool = Spool::open(cache.config().cache_root);
   spool->append({make_frame("logs", "a", {R"({"n":3,"late":true})"})});
-  EXPECT_EQ(sorted(json_rows(cache, "select n, m, late from logs")),
-            (Lines{R"({"n":1,"m":null,"late":null})", R"({"n":3,"m":null,"late":true})", R"({"n":null,"m":2,"late":null})"}));
+  EXPECT_EQ(
+      sorted(json_rows(cache, "select n, m, late from logs")),
+      (Lines{R"({"n":1,"m":null,"late":null})", R"({"n":3,"m":null,"late":true})", R"({"n":null,"m":2,"late":null})"}));
   EXPECT_EQ(single_value(cache, "select count(*) from logs where late is null"), "2");
 }
 
@@ -55,7 +57,8 @@ TEST(Cut, RejectsAreNoRowsBeforeTheFlushEither) {
   strict.allow_new_columns = false;
   Cache cache(box.config);
   const auto spool = Spool::open(cache.config().cache_root);
-  spool->append({make_frame("strict", "a", {R"({"n":1})", R"({"s":"no n"})", R"({"n":"x"})", R"({"n":2,"other":1})", "{", R"({"n":3})"})});
+  spool->append({make_frame(
+      "strict", "a", {R"({"n":1})", R"({"s":"no n"})", R"({"n":"x"})", R"({"n":2,"other":1})", "{", R"({"n":3})"})});
   const Lines expected = {R"({"n":1})", R"({"n":3})"};
   EXPECT_EQ(json_rows(cache, "select n from strict order by n"), expected);
   EXPECT_EQ(single_value(cache, "select count(*) from strict"), "2");
@@ -95,8 +98,9 @@ TEST(Cut, EveryRowIsCountedOnceWhileItIsFlushed) {
   // Rows are numbered as they come, so a cut has all below its highest, each once in every use.
   for (int i = 0; i < 15; ++i) {
     const int64_t before = appended;
-    const Lines rows = json_rows(cache, "select count(*) as c, count(distinct a.n) as d, coalesce(max(a.n) + 1, 0) as m, "
-                                        "(select count(*) from logs) as again from logs a join logs b using (n)");
+    const Lines rows = json_rows(cache,
+                                 "select count(*) as c, count(distinct a.n) as d, coalesce(max(a.n) + 1, 0) as m, "
+                                 "(select count(*) from logs) as again from logs a join logs b using (n)");
     const Json row = Json::parse(rows.at(0));
     EXPECT_GE(row["c"].get<int64_t>(), before);
     EXPECT_EQ(row["c"], row["d"]);
@@ -117,7 +121,8 @@ TEST(Cut, FramesGoOnBeingRoutedAsTheirFlushBeganTo) {
     make_directories(box.config.cache_root + "/datasets/logs");
     std::ofstream(box.config.cache_root + "/datasets/logs/source=b") << "in the way";
     const auto spool = Spool::open(cache.config().cache_root);
-    spool->append({make_frame("logs", "a", {R"({"n":1,"host":"x"})"}), make_frame("logs", "b", {R"({"n":2,"host":"y"})"})});
+    spool->append(
+        {make_frame("logs", "a", {R"({"n":1,"host":"x"})"}), make_frame("logs", "b", {R"({"n":2,"host":"y"})"})});
     ASSERT_EQ(flush(cache, *spool).problems.size(), 1U);
   }
   remove_file(box.config.cache_root + "/datasets/logs/source=b");
@@ -154,7 +159,8 @@ TEST(Cut, NamesWithDotsAreQuoted) {
   ingest(cache, {make_frame("nyc.taxi", "a", {R"({"n":1})"}), make_frame("taxi", "a", {R"({"n":2})"})});
   EXPECT_EQ(single_value(cache, "select n from \"nyc.taxi\""), "1");
   EXPECT_EQ(single_value(cache, "select n from main.taxi"), "2");
-  EXPECT_NE(failure_of(cache, "select n from nyc.taxi").message.find("\"nyc.taxi\" in double quotes"), std::string::npos);
+  EXPECT_NE(failure_of(cache, "select n from nyc.taxi").message.find("\"nyc.taxi\" in double quotes"),
+            std::string::npos);
   EXPECT_EQ(json_rows(cache, "show tables;"), (Lines{R"({"name":"nyc.taxi"})", R"({"name":"taxi"})"}));
 }
 

@@ -54,7 +54,9 @@ TEST(QueryOutput, RepeatedNamesAreToldApart) {
 TEST(QueryOutput, CsvQuotesWhatNeedsIt) {
   CacheBox box;
   const Cache cache(box.config);
-  EXPECT_EQ(text_result(cache, "select 'a,b' as \"x,y\", 'q\"q' as q, null as n, '' as e, 'l' || chr(10) || 'm' as l, ' s ' as s, [1] as v, 1.50 as d",
+  EXPECT_EQ(text_result(cache,
+                        "select 'a,b' as \"x,y\", 'q\"q' as q, null as n, '' as e, 'l' || chr(10) || 'm' as l, ' s ' "
+                        "as s, [1] as v, 1.50 as d",
                         OutputFormat::csv),
             "\"x,y\",q,n,e,l,s,v,d\n\"a,b\",\"q\"\"q\",,\"\",\"l\nm\", s ,[1],1.50\n");
   EXPECT_EQ(text_result(cache, "select 1 as a where false", OutputFormat::csv), "a\n");
@@ -63,7 +65,8 @@ TEST(QueryOutput, CsvQuotesWhatNeedsIt) {
 TEST(QueryOutput, TablesAreAlignedByCharacters) {
   CacheBox box;
   const Cache cache(box.config);
-  EXPECT_EQ(text_result(cache, "select * from (values ('ü', 5, null), ('long one', 1234, true)) t(name, n, b)", OutputFormat::table),
+  EXPECT_EQ(text_result(cache, "select * from (values ('ü', 5, null), ('long one', 1234, true)) t(name, n, b)",
+                        OutputFormat::table),
             "name      n     b\n"
             "--------  ----  ----\n"
             "ü            5\n"
@@ -88,24 +91,30 @@ TEST(QueryOutput, FilesAppearWhole) {
   Cache cache(box.config);
   ingest(cache, {make_frame("logs", "a", {R"({"n":1,"s":["x"]})", R"({"n":2})"})});
   const std::string path = box.folder / "out.parquet";
-  EXPECT_EQ(write_result_file(*run_query(cache, "select n, n, s, sum(n) over () as h from logs order by n"), OutputFormat::parquet, path), 2);
-  const auto reader = check(parquet::arrow::OpenFile(check(arrow::io::ReadableFile::Open(path), "open"), arrow::default_memory_pool()), "open");
-  std::shared_ptr<arrow::Table> table;
-  check(reader->ReadTable(&table), "read");
+  EXPECT_EQ(write_result_file(*run_query(cache, "select n, n, s, sum(n) over () as h from logs order by n"),
+                              OutputFormat::parquet, path),
+            2);
+  const auto reader =
+      check(parquet::arrow::OpenFile(check(arrow::io::ReadableFile::Open(path), "open"), arrow::default_memory_pool()),
+            "open");
+  const std::shared_ptr<arrow::Table> table = check(reader->ReadTable(), "read");
   EXPECT_EQ(table->schema()->field_names(), (Lines{"n", "n_1", "s", "h"}));
   EXPECT_EQ(table->num_rows(), 2);
 
   // A statement that fails half-way leaves what was there.
   const std::string text = box.folder / "out.csv";
   std::ofstream(text) << "before";
-  EXPECT_THROW(write_result_file(*run_query(cache, "select case when n = 2 then error('no') else n end as x from logs"), OutputFormat::csv, text), Error);
+  EXPECT_THROW(write_result_file(*run_query(cache, "select case when n = 2 then error('no') else n end as x from logs"),
+                                 OutputFormat::csv, text),
+               Error);
   std::string content;
   std::getline(std::ifstream(text) >> std::ws, content);
   EXPECT_EQ(content, "before");
   write_result_file(*run_query(cache, "select n from logs order by n"), OutputFormat::csv, text);
   EXPECT_EQ(make_local_file_io()->read(text), "n\n1\n2\n");
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(box.folder.path())) files += entry.is_regular_file() ? 1 : 0;
+  for (const auto& entry : std::filesystem::directory_iterator(box.folder.path()))
+    files += entry.is_regular_file() ? 1 : 0;
   EXPECT_EQ(files, 2);
   EXPECT_EQ(write_result_file(*run_query(cache, "select 1 as a"), OutputFormat::json, "/dev/null"), 1);
 }

@@ -14,25 +14,45 @@ namespace {
 using Random = std::mt19937_64;
 
 int64_t pick(Random& random, int64_t count) { return static_cast<int64_t>(random() % static_cast<uint64_t>(count)); }
-const std::string& any(Random& random, const Lines& from) { return from[static_cast<size_t>(pick(random, static_cast<int64_t>(from.size())))]; }
+const std::string& any(Random& random, const Lines& from) {
+  return from[static_cast<size_t>(pick(random, static_cast<int64_t>(from.size())))];
+}
 
 struct Column {
   std::string name, type;
   Lines literals;  // as SQL: inside and outside the values, between two of them, of other types, and that do not cast
 };
 
-const Lines kTimes = {"'2020-01-02'", "'2020-01-03 05:00:00'", "date '2020-01-03'", "timestamp '2020-01-02 12:00:00'",
-                      "timestamptz '2020-01-02 23:00:00+02'", "'2020-01-02T10:00:00Z'", "'1960-01-01'", "'infinity'", "'nonsense'",
-                      "'2020-01-02'::date", "cast('2020-01-03 00:00:00.000001' as timestamp)", "now()", "20200102", "null"};
+const Lines kTimes = {"'2020-01-02'",
+                      "'2020-01-03 05:00:00'",
+                      "date '2020-01-03'",
+                      "timestamp '2020-01-02 12:00:00'",
+                      "timestamptz '2020-01-02 23:00:00+02'",
+                      "'2020-01-02T10:00:00Z'",
+                      "'1960-01-01'",
+                      "'infinity'",
+                      "'nonsense'",
+                      "'2020-01-02'::date",
+                      "cast('2020-01-03 00:00:00.000001' as timestamp)",
+                      "now()",
+                      "20200102",
+                      "null"};
 
 const std::vector<Column>& columns() {
   static const std::vector<Column> all = {
       {"b", "boolean", {"true", "false", "1", "'true'", "null"}},
-      {"i", "int", {"0", "-1", "700", "2.5", "2.0", "3000000000", "1e2", "'12'", "true", "null", "9223372036854775808"}},
-      {"l", "long", {"0", "1500", "9007199254740992", "9007199254740993", "9007199254740993.0", "9007199254740992.5", "1.5e3", "'7'",
-                     "-9223372036854775808", "null"}},
+      {"i",
+       "int",
+       {"0", "-1", "700", "2.5", "2.0", "3000000000", "1e2", "'12'", "true", "null", "9223372036854775808"}},
+      {"l",
+       "long",
+       {"0", "1500", "9007199254740992", "9007199254740993", "9007199254740993.0", "9007199254740992.5", "1.5e3", "'7'",
+        "-9223372036854775808", "null"}},
       {"f", "float", {"0", "-0.0", "0.1", "16777217", "100", "0.5", "'nan'::float", "'inf'::float", "null"}},
-      {"d", "double", {"0", "0.0", "-0.0", "0.1", "1e308", "99.5", "100", "9007199254740993", "'nan'::double", "'nan'", "'-inf'::double", "null"}},
+      {"d",
+       "double",
+       {"0", "0.0", "-0.0", "0.1", "1e308", "99.5", "100", "9007199254740993", "'nan'::double", "'nan'",
+        "'-inf'::double", "null"}},
       {"dec", "decimal(9,2)", {"0", "1.25", "1.255", "12.5", "7", "1e1", "-3.10", "'2.5'", "99999999999.99", "null"}},
       {"dt", "date", kTimes},
       {"ts", "timestamp", kTimes},
@@ -87,8 +107,11 @@ void append_with_nan(const Cache& cache, const PartitionId& partition, const Lin
   for (int c = 0; c < batch->num_columns(); ++c) {
     if (batch->column(c)->type_id() != arrow::Type::DOUBLE) continue;
     arrow::DoubleBuilder builder;
-    for (int64_t row = 0; row < batch->num_rows(); ++row) check(row % 5 == 0 ? builder.Append(NAN) : builder.Append(static_cast<double>(row)), "a value");
-    batch = check(batch->SetColumn(c, arrow::field(batch->schema()->field(c)->name(), arrow::float64()), check(builder.Finish(), "a column")), "a batch");
+    for (int64_t row = 0; row < batch->num_rows(); ++row)
+      check(row % 5 == 0 ? builder.Append(NAN) : builder.Append(static_cast<double>(row)), "a value");
+    batch = check(batch->SetColumn(c, arrow::field(batch->schema()->field(c)->name(), arrow::float64()),
+                                   check(builder.Finish(), "a column")),
+                  "a batch");
   }
   arrow::FieldVector fields;
   for (const auto& field : batch->schema()->fields()) fields.push_back(field->RemoveMetadata());
@@ -118,7 +141,8 @@ struct Tables {
       return lines;
     };
     ingest(*cache, {make_frame("t", "a", rows(0, 400)), make_frame("t", "b", rows(300, 900))});
-    ingest(*cache, {make_frame("t", "a", rows(900, 6000)), make_frame("u", "a", {R"({"k":5,"v":"x"})", R"({"k":1500,"v":"y"})", R"({"k":1500,"v":null})"})});
+    ingest(*cache, {make_frame("t", "a", rows(900, 6000)),
+                    make_frame("u", "a", {R"({"k":5,"v":"x"})", R"({"k":1500,"v":"y"})", R"({"k":1500,"v":null})"})});
     append_with_nan(*cache, {"t", "b"}, rows(2000, 2040));
     spool = Spool::open(cache->config().cache_root);
     spool->append({make_frame("t", "c", rows(1450, 1550)), make_frame("u", "a", {R"({"k":1501,"v":"z"})"})});
@@ -131,23 +155,44 @@ class Statements {
 
   std::string next() {
     switch (pick(random_, 17)) {
-      case 0: return fingerprint("t", "t", where(""));
-      case 1: return fingerprint("t as x", "x", where("x."));
-      case 2: return fingerprint("T, u", "t", where("t.") + " and t.l = u.k");
-      case 3: return fingerprint("u join t on t.l = u.k", "t", where("t."));
-      case 4: return fingerprint("t " + any(random_, {"left", "right", "full", "semi", "anti"}) + " join u on t.l = u.k", "t", where("t."));
-      case 5: return fingerprint("u " + any(random_, {"left", "right", "full"}) + " join t on t.l = u.k", "t", where("t."));
-      case 6: return fingerprint("u asof left join t on u.k >= t.l", "t", where("t."));
-      case 7: return "with t as (select * from t " + where("") + ") " + fingerprint("t", "t", where(""));
-      case 8: return "with c as (select * from t) " + fingerprint("c", "c", where("")) + " union all " + fingerprint("t", "t", where(""));
-      case 9: return fingerprint("(select * from t " + where("") + ") x", "x", where("x."));
-      case 10: return fingerprint("t a join t b using (l)", "a", where("a.") + " and " + predicate("b.", 1));
-      case 11: return fingerprint("t tablesample 100%", "t", where(""));
-      case 12: return "select sum(hash(l, i)) as h, count(*) as n from (select i as l, l as i from t " + where("") + ")";
-      case 13: return "select k, (select count(*) from t " + where("t.") + " and t.l <= u.k) as n from u";
-      case 14: return "select k from u where k " + any(random_, {"in", "not in"}) + " (select l from t " + where("") + " and l is not null)";
-      case 15: return fingerprint("query_table('t') q", "q", "") + " union all " + fingerprint("t", "t", where(""));
-      default: return "select b, max(l) as m from t " + where("") + " group by b having count(*) > 3 qualify row_number() over (order by max(l)) < 3";
+      case 0:
+        return fingerprint("t", "t", where(""));
+      case 1:
+        return fingerprint("t as x", "x", where("x."));
+      case 2:
+        return fingerprint("T, u", "t", where("t.") + " and t.l = u.k");
+      case 3:
+        return fingerprint("u join t on t.l = u.k", "t", where("t."));
+      case 4:
+        return fingerprint("t " + any(random_, {"left", "right", "full", "semi", "anti"}) + " join u on t.l = u.k", "t",
+                           where("t."));
+      case 5:
+        return fingerprint("u " + any(random_, {"left", "right", "full"}) + " join t on t.l = u.k", "t", where("t."));
+      case 6:
+        return fingerprint("u asof left join t on u.k >= t.l", "t", where("t."));
+      case 7:
+        return "with t as (select * from t " + where("") + ") " + fingerprint("t", "t", where(""));
+      case 8:
+        return "with c as (select * from t) " + fingerprint("c", "c", where("")) + " union all " +
+               fingerprint("t", "t", where(""));
+      case 9:
+        return fingerprint("(select * from t " + where("") + ") x", "x", where("x."));
+      case 10:
+        return fingerprint("t a join t b using (l)", "a", where("a.") + " and " + predicate("b.", 1));
+      case 11:
+        return fingerprint("t tablesample 100%", "t", where(""));
+      case 12:
+        return "select sum(hash(l, i)) as h, count(*) as n from (select i as l, l as i from t " + where("") + ")";
+      case 13:
+        return "select k, (select count(*) from t " + where("t.") + " and t.l <= u.k) as n from u";
+      case 14:
+        return "select k from u where k " + any(random_, {"in", "not in"}) + " (select l from t " + where("") +
+               " and l is not null)";
+      case 15:
+        return fingerprint("query_table('t') q", "q", "") + " union all " + fingerprint("t", "t", where(""));
+      default:
+        return "select b, max(l) as m from t " + where("") +
+               " group by b having count(*) > 3 qualify row_number() over (order by max(l)) < 3";
     }
   }
 
@@ -164,14 +209,22 @@ class Statements {
     const std::string name = prefix + quoted_name(random_, column.name);
     const auto literal = [&] { return any(random_, column.literals); };
     switch (choice) {
-      case 0: return name + any(random_, {" in (", " not in ("}) + literal() + ", " + literal() + ")";
-      case 1: return name + any(random_, {" between ", " not between "}) + literal() + " and " + literal();
-      case 2: return name + any(random_, {" is null", " is not null"});
-      case 3: return literal() + any(random_, {" < ", " >= ", " = "}) + name;
-      case 9: return predicate(prefix, depth - 1) + " and " + predicate(prefix, depth - 1);
-      case 10: return "(" + predicate(prefix, depth - 1) + " or " + predicate(prefix, depth - 1) + ")";
-      case 11: return "not (" + predicate(prefix, depth - 1) + ")";
-      default: return name + any(random_, {" = ", " <> ", " < ", " <= ", " > ", " >= "}) + literal();
+      case 0:
+        return name + any(random_, {" in (", " not in ("}) + literal() + ", " + literal() + ")";
+      case 1:
+        return name + any(random_, {" between ", " not between "}) + literal() + " and " + literal();
+      case 2:
+        return name + any(random_, {" is null", " is not null"});
+      case 3:
+        return literal() + any(random_, {" < ", " >= ", " = "}) + name;
+      case 9:
+        return predicate(prefix, depth - 1) + " and " + predicate(prefix, depth - 1);
+      case 10:
+        return "(" + predicate(prefix, depth - 1) + " or " + predicate(prefix, depth - 1) + ")";
+      case 11:
+        return "not (" + predicate(prefix, depth - 1) + ")";
+      default:
+        return name + any(random_, {" = ", " <> ", " < ", " <= ", " > ", " >= "}) + literal();
     }
   }
 
@@ -220,18 +273,20 @@ TEST(Pruning, WhatLooksLikeAFilterOfTheDatasetButIsNone) {
   for (const std::string sql :
        {"select count(*) from t where l < 100 union all select count(*) from query_table('t')",
         "select count(*) from t where l < 100 union all select count(*) from query('select * from T')",
-        "select count(*) from t where l < 100 union all (from json_execute_serialized_sql(json_serialize_sql('select count(*) from t')))",
+        "select count(*) from t where l < 100 union all (from json_execute_serialized_sql(json_serialize_sql('select "
+        "count(*) from t')))",
         "select count(*) from t where l < 100 union all select count(*) from hyp_scan('t')",
         "select count(*) from t where l < 100 union all select count(*) from main.\"T\"",
         "select count(*) from u left join t on true where t.l < 100 or t.l is null",
         "select count(*) from u left join t on u.k = t.l where t.l is null",
-        "select count(*) from t where d > 100",           // NaN is above all
-        "select count(*) from t where d not in (1, 2)",   // and unequal
+        "select count(*) from t where d > 100",          // NaN is above all
+        "select count(*) from t where d not in (1, 2)",  // and unequal
         "select count(*) from t where d <> 3",
         "select count(*) from t where not (d <= 100)",
         "select count(*) from t where d >= 0 and d <= 0",  // -0.0 is 0.0
         "with t as (select 1 as l union all select 5000) select count(*) from t where l < 100",
-        "with recursive t as (select 1 as l union all select l + 1 from t where l < 5) select count(*) from t where l < 100",
+        "with recursive t as (select 1 as l union all select l + 1 from t where l < 5) select count(*) from t where l "
+        "< 100",
         "select -l as l from t where l = -100 order by all",
         "select * from (select count(*) as l from t) where l < 100",
         "select count(*) from t positional join u where t.l < 100",
@@ -249,10 +304,27 @@ TEST(Pruning, WhatLooksLikeAFilterOfTheDatasetButIsNone) {
 TEST(Pruning, PlainConditionsPruneFilesAndPages) {
   Random random(7);
   const Tables tables(random);
-  for (const std::string where :
-       {"i < -90", "i = 1800", "l = 5", "l in (5, 6)", "l between 5 and 6.0", "7 > l and true", "f < 2", "d < 1.5", "d <= 1.5e0", "dec < 1.25", "dt = '2020-01-15'",
-        "dt < date '2020-01-02'", "ts < '2020-01-01 05:00:00'", "ts < date '2020-01-01'", "tz < timestamptz '2020-01-01 05:00:00+00'",
-        "tz < '2020-01-01 07:00:00+02'", "s = 'key 00005'", "\"Mixed Case\" < 5", "\"mixed case\" = 5", "t.L < 5", "main.t.l < 5 and T.l < 5"}) {
+  for (const std::string where : {"i < -90",
+                                  "i = 1800",
+                                  "l = 5",
+                                  "l in (5, 6)",
+                                  "l between 5 and 6.0",
+                                  "7 > l and true",
+                                  "f < 2",
+                                  "d < 1.5",
+                                  "d <= 1.5e0",
+                                  "dec < 1.25",
+                                  "dt = '2020-01-15'",
+                                  "dt < date '2020-01-02'",
+                                  "ts < '2020-01-01 05:00:00'",
+                                  "ts < date '2020-01-01'",
+                                  "tz < timestamptz '2020-01-01 05:00:00+00'",
+                                  "tz < '2020-01-01 07:00:00+02'",
+                                  "s = 'key 00005'",
+                                  "\"Mixed Case\" < 5",
+                                  "\"mixed case\" = 5",
+                                  "t.L < 5",
+                                  "main.t.l < 5 and T.l < 5"}) {
     iceberg::ReadCounters pruned, unpruned;
     const std::string sql = "select count(*) from t where " + where;
     const std::string all = single_value(*tables.cache, sql, {.prune = false, .counters = &unpruned});
@@ -263,8 +335,10 @@ TEST(Pruning, PlainConditionsPruneFilesAndPages) {
   // Through blocks, inner joins and CTEs.
   for (const std::string sql :
        {"select count(*) from u join t on t.l = u.k where t.l < 5", "select count(*) from t x, u where x.l < 5",
-        "with c as (select * from t where l < 5) select count(*) from c, c d", "select * from u where k in (select l from t where l < 5)",
-        "select count(*) from (select * from t where l < 5) x left join u on x.l = u.k", "from t select count(*) where l < 5 limit 1"}) {
+        "with c as (select * from t where l < 5) select count(*) from c, c d",
+        "select * from u where k in (select l from t where l < 5)",
+        "select count(*) from (select * from t where l < 5) x left join u on x.l = u.k",
+        "from t select count(*) where l < 5 limit 1"}) {
     iceberg::ReadCounters counters;
     json_rows(*tables.cache, sql, {.counters = &counters});
     EXPECT_GT(counters.files_pruned, 0) << sql;

@@ -10,7 +10,8 @@
 
 namespace firn::hyp {
 
-inline std::string text_result(const Cache& cache, const std::string& sql, OutputFormat format, const QueryOptions& options = {}) {
+inline std::string text_result(const Cache& cache, const std::string& sql, OutputFormat format,
+                               const QueryOptions& options = {}) {
   std::ostringstream out;
   const auto rows = run_query(cache, sql, options);
   write_result(*rows, format, out);

@@ -11,7 +11,8 @@ namespace {
 
 Lines numbered(int64_t count) {
   Lines lines;
-  for (int64_t i = 0; i < count; ++i) lines.push_back(fmt::format(R"({{"n":{},"s":"some text that is not short {}"}})", i, i * 7919 % count));
+  for (int64_t i = 0; i < count; ++i)
+    lines.push_back(fmt::format(R"({{"n":{},"s":"some text that is not short {}"}})", i, i * 7919 % count));
   return lines;
 }
 
@@ -21,15 +22,32 @@ TEST(Query, NothingOutsideTheCacheIsReached) {
   const std::string secret = box.folder / "secret.csv";
   const std::string target = box.folder / "target";
   std::ofstream(secret) << "a\n1\n";
-  for (const std::string& sql : Lines{
-           fmt::format("select * from read_csv('{}')", secret), fmt::format("from '{}'", secret), fmt::format("select * from read_text('{}')", secret),
-           fmt::format("select * from read_blob('{}')", secret), fmt::format("select * from glob('{}')", secret),
-           fmt::format("select * from sniff_csv('{}')", secret), fmt::format("select * from parquet_scan('{}')", secret),
-           fmt::format("copy (select 1) to '{}'", target), fmt::format("explain analyze copy (select 1) to '{}'", target),
-           fmt::format("attach '{}' as x", target), fmt::format("export database '{}'", target), "select getenv('HOME')",
-           "install httpfs", "load httpfs", "from 'https://example.com/x.parquet'", "set enable_external_access = true",
-           "set memory_limit = '1GB'", "reset threads", "pragma enable_profiling", "create table x as select 1", "create macro f() as 1",
-           "call force_checkpoint()", "begin", "use main", "prepare p as select 1", "select 1; select 2"}) {
+  for (const std::string& sql : Lines{fmt::format("select * from read_csv('{}')", secret),
+                                      fmt::format("from '{}'", secret),
+                                      fmt::format("select * from read_text('{}')", secret),
+                                      fmt::format("select * from read_blob('{}')", secret),
+                                      fmt::format("select * from glob('{}')", secret),
+                                      fmt::format("select * from sniff_csv('{}')", secret),
+                                      fmt::format("select * from parquet_scan('{}')", secret),
+                                      fmt::format("copy (select 1) to '{}'", target),
+                                      fmt::format("explain analyze copy (select 1) to '{}'", target),
+                                      fmt::format("attach '{}' as x", target),
+                                      fmt::format("export database '{}'", target),
+                                      "select getenv('HOME')",
+                                      "install httpfs",
+                                      "load httpfs",
+                                      "from 'https://example.com/x.parquet'",
+                                      "set enable_external_access = true",
+                                      "set memory_limit = '1GB'",
+                                      "reset threads",
+                                      "pragma enable_profiling",
+                                      "create table x as select 1",
+                                      "create macro f() as 1",
+                                      "call force_checkpoint()",
+                                      "begin",
+                                      "use main",
+                                      "prepare p as select 1",
+                                      "select 1; select 2"}) {
     failure_of(cache, sql);
   }
   EXPECT_FALSE(std::filesystem::exists(target));
@@ -62,7 +80,8 @@ TEST(Query, StopsSoonOnceCancelled) {
     cancelled = true;
   });
   const auto started = std::chrono::steady_clock::now();
-  const Failure failure = failure_of(cache, "select count(*) from logs a, logs b, logs c where a.n + b.n + c.n = 7", {.cancelled = &cancelled});
+  const Failure failure = failure_of(cache, "select count(*) from logs a, logs b, logs c where a.n + b.n + c.n = 7",
+                                     {.cancelled = &cancelled});
   EXPECT_EQ(failure.kind, ErrorKind::cancelled) << failure.message;
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::milliseconds(1200));
   canceller.join();
@@ -73,7 +92,8 @@ TEST(Query, ResultsStreamAndMayBeDropped) {
   Cache cache(box.config);
   ingest(cache, {make_frame("logs", "a", numbered(2000)), make_frame("logs", "b", numbered(2000))});
   // A product that would not fit: its first rows come at once.
-  const auto rows = run_query(cache, "select * from logs a, logs b, logs c", {.threads = 2, .memory_bytes_max = 200 << 20});
+  const auto rows =
+      run_query(cache, "select * from logs a, logs b, logs c", {.threads = 2, .memory_bytes_max = 200 << 20});
   std::shared_ptr<arrow::RecordBatch> batch;
   for (int i = 0; i < 20; ++i) {
     check(rows->ReadNext(&batch), "read");
@@ -90,11 +110,12 @@ TEST(Query, WhatDoesNotFitInMemoryIsSpilledAwayFromTheWorkingDirectory) {
   std::filesystem::create_directory(working);
   std::filesystem::current_path(working);
   // 3 million distinct texts, sorted.
-  EXPECT_EQ(single_value(cache,
-                         "select count(*) from (select a.s || r.range as t, row_number() over (order by a.s || r.range) as k "
-                         "from logs a, range(300) r) where t is not null",
-                         {.threads = 2, .memory_bytes_max = 60 << 20}),
-            "900000");
+  EXPECT_EQ(
+      single_value(cache,
+                   "select count(*) from (select a.s || r.range as t, row_number() over (order by a.s || r.range) as k "
+                   "from logs a, range(300) r) where t is not null",
+                   {.threads = 2, .memory_bytes_max = 60 << 20}),
+      "900000");
   EXPECT_TRUE(std::filesystem::is_empty(working));
   std::filesystem::current_path(before);
 }

@@ -7,7 +7,9 @@ namespace {
 
 constexpr int64_t kRows = 5000;  // crosses the 2048 rows that DuckDB takes at once, and the 4096 of a page
 
-std::string pad(int64_t i) { return fmt::format("value number {:012}", i); }  // longer than the 12 bytes DuckDB keeps inline
+std::string pad(int64_t i) {
+  return fmt::format("value number {:012}", i);
+}  // longer than the 12 bytes DuckDB keeps inline
 
 struct Column {
   std::string name, type;
@@ -35,7 +37,8 @@ std::vector<Column> columns() {
       {"f", "float", [](int64_t i) { return fmt::format("{}.5", i); }, nullptr},
       {"d", "double", [](int64_t i) { return fmt::format("-{}.125", i); }, nullptr},
       {"dec", "decimal(9,2)", [](int64_t i) { return fmt::format("{}.{:02}", i, i % 100); }, nullptr},
-      {"big", "decimal(38,10)", [](int64_t i) { return text(fmt::format("1234567890123456789012345{:03}.0000000001", i % 1000)); },
+      {"big", "decimal(38,10)",
+       [](int64_t i) { return text(fmt::format("1234567890123456789012345{:03}.0000000001", i % 1000)); },
        [](int64_t i) { return fmt::format("1234567890123456789012345{:03}.0000000001", i % 1000); }},
       {"date", "date", [](int64_t i) { return text(day_of(i)); }, nullptr},
       {"time", "time", [](int64_t i) { return text(clock_of(i) + ".000001"); }, nullptr},
@@ -48,17 +51,20 @@ std::vector<Column> columns() {
       {"short", "string", [](int64_t i) { return text(std::to_string(i)); }, nullptr},
       {"long", "string", [](int64_t i) { return text(pad(i) + " ü€𐍈"); }, nullptr},
       {"u", "uuid", [](int64_t i) { return text(fmt::format("f81d4fae-7dec-11d0-a765-{:012x}", i)); }, nullptr},
-      {"fix", "fixed[3]", [](int64_t i) { return i % 2 == 0 ? text("AAEC") : text("/////w==").replace(5, 4, ""); }, nullptr},
+      {"fix", "fixed[3]", [](int64_t i) { return i % 2 == 0 ? text("AAEC") : text("/////w==").replace(5, 4, ""); },
+       nullptr},
       {"bin", "binary", [](int64_t i) { return i % 2 == 0 ? text("AA==") : text(""); },
        [](int64_t i) { return i % 2 == 0 ? text("00") : text(""); }},
       {"list", "list<string>", list_of, nullptr},
-      {"deep", "list<list<long>>", [](int64_t i) { return fmt::format("[[{}],[],[{},{}]]", i, i + 1, i + 2); }, nullptr},
+      {"deep", "list<list<long>>", [](int64_t i) { return fmt::format("[[{}],[],[{},{}]]", i, i + 1, i + 2); },
+       nullptr},
       {"rec", "struct<a: long, s: string, l: list<long>, r: struct<x: double>>",
-       [](int64_t i) { return fmt::format(R"({{"a":{},"s":{},"l":[{}],"r":{{"x":{}.5}}}})", i, text(pad(i)), i, i); }, nullptr},
+       [](int64_t i) { return fmt::format(R"({{"a":{},"s":{},"l":[{}],"r":{{"x":{}.5}}}})", i, text(pad(i)), i, i); },
+       nullptr},
       {"recs", "list<struct<k: string, v: long>>",
        [](int64_t i) { return fmt::format(R"([{{"k":{},"v":{}}},{{"k":null,"v":2}}])", text(pad(i)), i); }, nullptr},
-      {"map", "map<string, list<long>>",
-       [](int64_t i) { return fmt::format(R"({{"{}":[{}],"z":[]}})", pad(i), i); }, nullptr},
+      {"map", "map<string, list<long>>", [](int64_t i) { return fmt::format(R"({{"{}":[{}],"z":[]}})", pad(i), i); },
+       nullptr},
   };
   (void)same;
   for (Column& column : all) {
@@ -79,7 +85,10 @@ std::string row_json(const std::vector<Column>& columns, int64_t row, bool as_in
   std::string json = fmt::format(R"({{"id":{})", row);
   for (size_t c = 0; c < columns.size(); ++c) {
     const Column& column = columns[c];
-    json += fmt::format(R"(,"{}":{})", column.name, is_null(row, c) ? "null" : as_input ? column.in(row) : column.out(row));
+    json += fmt::format(R"(,"{}":{})", column.name,
+                        is_null(row, c) ? "null"
+                        : as_input      ? column.in(row)
+                                        : column.out(row));
   }
   return json + "}";
 }
@@ -116,7 +125,10 @@ TEST(QueryTypes, EveryTypeComesOutAsItWentIn) {
   EXPECT_EQ(json_rows(cache, "from all where id >= 1777 and id % 3 = 1 order by id"), some);
   // Each column alone, through operators that copy, hash and sort it.
   for (size_t c = 0; c < all.size(); ++c) {
-    const std::string sql = fmt::format("select \"{0}\" from (select id, \"{0}\" from all union all select id, \"{0}\" from all) order by id limit 4100", all[c].name);
+    const std::string sql = fmt::format(
+        "select \"{0}\" from (select id, \"{0}\" from all union all select id, \"{0}\" from all) order by id limit "
+        "4100",
+        all[c].name);
     const Lines rows = json_rows(cache, sql);
     ASSERT_EQ(rows.size(), 4100U);
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -143,8 +155,8 @@ TEST(QueryTypes, RowsAreCountedWithoutReadingTheirColumns) {
 TEST(QueryTypes, PartitionsOfNarrowerTypesWiden) {
   CacheBox box;
   const auto declare = [&](iceberg::TypeId integer, iceberg::TypeId floating) {
-    box.config.datasets["logs"].schema = iceberg::Schema({{1, "n", false, iceberg::Type::primitive(integer)},
-                                                          {2, "x", false, iceberg::Type::primitive(floating)}});
+    box.config.datasets["logs"].schema = iceberg::Schema(
+        {{1, "n", false, iceberg::Type::primitive(integer)}, {2, "x", false, iceberg::Type::primitive(floating)}});
   };
   box.declare("logs");
   declare(iceberg::TypeId::int_, iceberg::TypeId::float_);
@@ -155,7 +167,8 @@ TEST(QueryTypes, PartitionsOfNarrowerTypesWiden) {
   declare(iceberg::TypeId::long_, iceberg::TypeId::double_);
   Cache cache(box.config);
   ingest(cache, {make_frame("logs", "wide", {R"({"n":3000000000,"x":0.1})"})});
-  EXPECT_EQ(json_rows(cache, "select n from logs order by n"), (Lines{R"({"n":7})", R"({"n":8})", R"({"n":3000000000})"}));
+  EXPECT_EQ(json_rows(cache, "select n from logs order by n"),
+            (Lines{R"({"n":7})", R"({"n":8})", R"({"n":3000000000})"}));
   // A float's 0.1 is above a double's.
   EXPECT_EQ(json_rows(cache, "select n from logs where x > 0.1 order by n"), (Lines{R"({"n":7})", R"({"n":8})"}));
   EXPECT_EQ(json_rows(cache, "select n from logs where x = 0.1"), Lines{R"({"n":3000000000})"});

@@ -147,22 +147,5 @@ TEST(Blob, UnitWhoseRowsAreGoneLeavesAClaimAlone) {
   EXPECT_EQ(load_watermark(box.watermark_file(sink, kWeb))->seq, pending.until);
 }
 
-// What an incremental run decodes is what is new, and a page of what it touches.
-TEST(Blob, NextRunReadsNoMoreThanIsNew) {
-  SinkBox box;
-  const SinkConfig sink = make_sink(SinkKind::blob, box.out());
-  Lines lines;
-  for (int i = 0; i < 20'000; ++i) lines.push_back(fmt::format(R"({{"n":{},"s":"row {}"}})", i, i));
-  box.ingest_lines("logs", "web", lines);
-  box.ship_well(sink);
-  box.ingest_lines("logs", "web", Lines(lines.begin(), lines.begin() + 1000));
-  Cache cache(box.config);
-  iceberg::ReadCounters counters;
-  SinkRunOptions options;
-  options.counters = &counters;
-  EXPECT_EQ(run_sink(cache, sink, options).rows(), 1000);
-  EXPECT_LE(counters.rows_decoded, 1000);
-}
-
 }  // namespace
 }  // namespace firn::hyp
