@@ -39,7 +39,8 @@ class Daemon {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, write_end.get(), 1);
     posix_spawn_file_actions_addopen(&actions, 2, log_path(site).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-    const int error = ::posix_spawn(&pid_, argv[0].c_str(), &actions, nullptr, pointers(argv).data(), pointers(environment).data());
+    const int error =
+        ::posix_spawn(&pid_, argv[0].c_str(), &actions, nullptr, pointers(argv).data(), pointers(environment).data());
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) fail(ErrorKind::io, "start {}: errno {}", argv[0], error);
   }
@@ -120,7 +121,8 @@ int post(uint16_t port, const std::string& batch_id, const std::string& body) {
       "POST /v1/ingest/events HTTP/1.1\r\nHost: localhost\r\nX-Hyp-Batch-Id: {}\r\nConnection: close\r\n"
       "Content-Length: {}\r\n\r\n{}",
       batch_id, body.size(), body);
-  if (::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) return 0;
+  if (::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size()))
+    return 0;
   std::string answer;
   for (std::array<char, 512> part;;) {
     pollfd polled{socket.get(), POLLIN, 0};
@@ -140,7 +142,8 @@ class KilledDaemon {
     for (int batch = 0; batch < num_batches; ++batch) {
       std::string body;
       for (int i = 0; i < 8; ++i) {
-        rows_.push_back(fmt::format(R"({{"at":"2024-03-0{}T00:00:00Z","batch":{},"n":{}}})", 1 + batch % 3, batch, i / 2));
+        rows_.push_back(
+            fmt::format(R"({{"at":"2024-03-0{}T00:00:00Z","batch":{},"n":{}}})", 1 + batch % 3, batch, i / 2));
         body += rows_.back() + "\n";
       }
       ASSERT_NO_FATAL_FAILURE(until_done([&] { return post(port_, fmt::format("batch-{}", batch), body) == 202; }));
@@ -164,6 +167,7 @@ class KilledDaemon {
     for (int tries = 0; tries < 500; ++tries) {
       if (!daemon_ || !daemon_->is_running()) start();
       if (port_ != 0 && work()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // it may be dying
     }
     FAIL() << "the daemon takes nothing: " << make_local_file_io()->read(Daemon::log_path(site_));
   }

@@ -128,7 +128,8 @@ class Scenario {
       problem += site.run_well(steps_[step]);
     }
     if (problem.empty()) problem = site.check_rows(inputs_.rows(kill.with_fresh), Inputs::rejects());
-    return problem.empty() ? "" : fmt::format("{}{}\n{}", describe(kill), kill.with_fresh ? " and new rows" : "", problem);
+    return problem.empty() ? ""
+                           : fmt::format("{}{}\n{}", describe(kill), kill.with_fresh ? " and new rows" : "", problem);
   }
 
   Inputs inputs_;

@@ -129,7 +129,8 @@ class Site {
         {{"name": "objects", "type": "blob", "path": "objects"}},
         {{"name": "lines", "type": "blob", "path": "lines", "format": "jsonl", "compression": "none", "maxRows": 200}},
         {{"name": "archive", "type": "iceberg", "path": "archive", "maxRows": 200}}
-      ]}})", listen));
+      ]}})",
+                                                  listen));
   }
 
   std::vector<std::string> command(const std::vector<std::string>& words) const {

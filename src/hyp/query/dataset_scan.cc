@@ -146,17 +146,24 @@ const iceberg::Field* find_column(const iceberg::Schema& schema, const std::stri
   return found == fields.end() ? nullptr : &*found;
 }
 
-// The conjuncts whose columns this table has; what it lacks is null there, and DuckDB filters those rows itself.
-iceberg::ExpressionPtr table_filter(const std::vector<iceberg::ExpressionPtr>& conjuncts,
-                                    const iceberg::Schema& schema) {
+// Whether the table has the predicate's columns in the dataset's types: a float's values are not compared as a
+// double's.
+bool has_columns(const iceberg::Expression& expression, const iceberg::Schema& table, const iceberg::Schema& dataset) {
+  for (const iceberg::ExpressionPtr& child : expression.children) {
+    if (!has_columns(*child, table, dataset)) return false;
+  }
+  if (expression.column.empty()) return true;
+  const iceberg::Field* in_table = find_column(table, expression.column);
+  const iceberg::Field* in_dataset = find_column(dataset, expression.column);
+  return in_table != nullptr && in_dataset != nullptr && in_table->type->to_string() == in_dataset->type->to_string();
+}
+
+// The conjuncts that this table can answer; DuckDB filters by all of them itself.
+iceberg::ExpressionPtr table_filter(const std::vector<iceberg::ExpressionPtr>& conjuncts, const iceberg::Schema& table,
+                                    const iceberg::Schema& dataset) {
   iceberg::ExpressionPtr filter;
   for (const iceberg::ExpressionPtr& conjunct : conjuncts) {
-    try {
-      iceberg::bind(*conjunct, schema);
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::invalid_argument) throw;
-      continue;
-    }
+    if (!has_columns(*conjunct, table, dataset)) continue;
     filter = filter ? iceberg::and_(filter, conjunct) : conjunct;
   }
   return filter;
@@ -174,7 +181,8 @@ void plan_tables(Scan& scan) {
     }
     // Rows have to be counted all the same: the sequence column is small.
     if (table.options.columns.empty()) table.options.columns.push_back(kIngestSeqColumn);
-    if (pruning != context.pruning.end()) table.options.filter = table_filter(pruning->second, table_schema);
+    if (pruning != context.pruning.end())
+      table.options.filter = table_filter(pruning->second, table_schema, scan.bound.dataset->schema);
     table.options.counters = context.counters;
     table.plan =
         std::make_shared<const iceberg::ScanPlan>(iceberg::plan_scan(*held.table.metadata, table.io, table.options));

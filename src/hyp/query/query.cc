@@ -26,9 +26,8 @@ DuckDatabase open_database(const QueryOptions& options) {
     }
   };
   // What does not fit in memory is spilled there; DuckDB makes the folder when it has to, and removes it. Its default
-  // is .tmp in the working directory. It cannot be set once access is disabled.
+  // is .tmp in the working directory.
   set("temp_directory", (std::filesystem::temp_directory_path() / ("hyp-query-" + uuid_v7(now_ms()))).string());
-  set("enable_external_access", "false");
   set("autoinstall_known_extensions", "false");
   set("autoload_known_extensions", "false");
   set("allow_community_extensions", "false");
@@ -82,6 +81,8 @@ class QueryReader final : public arrow::RecordBatchReader {
     database_ = open_database(options);
     if (duckdb_connect(database_.get(), connection_.out()) != DuckDBSuccess)
       fail(ErrorKind::internal, "DuckDB takes no connection");
+    // After the start, so that DuckDB still spills to the temporary directory.
+    execute(connection_.get(), "set enable_external_access = false");
     execute(connection_.get(), "set timezone = 'UTC'");
     context_.cut = &cut_;
     context_.connection = connection_.get();

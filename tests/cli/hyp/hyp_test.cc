@@ -57,11 +57,13 @@ TEST_F(Hyp, InitWritesAConfigurationThatIsOneAndIsNeverWrittenOver) {
 }
 
 TEST_F(Hyp, AConfigurationErrorNamesTheKeyAndTheLine) {
-  write("hyp.json", "{\n  // a comment\n  \"sinks\": [\n    {\"name\": \"a\", \"type\": \"blob\", \"pathh\": \"x\"}\n  ]\n}\n");
+  write("hyp.json",
+        "{\n  // a comment\n  \"sinks\": [\n    {\"name\": \"a\", \"type\": \"blob\", \"path\": \"a\", \"fromat\": "
+        "\"jsonl\"}\n  ]\n}\n");
   const ProgramResult result = hyp({"status"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, HasSubstr("pathh"));
-  EXPECT_THAT(result.err, HasSubstr("hyp.json:4"));
+  EXPECT_THAT(result.err, HasSubstr("fromat"));
+  EXPECT_THAT(result.err, HasSubstr("hyp.json, line 4"));
 }
 
 TEST_F(Hyp, AWrongCommandLineEndsWithStatusTwo) {
@@ -74,12 +76,12 @@ TEST_F(Hyp, AWrongCommandLineEndsWithStatusTwo) {
 TEST_F(Hyp, BadRowsAreSetAsideEachWithItsLineAndReasonAndTheGoodOnesKept) {
   write("hyp.json", R"({"datasets": {"events": {"maxRowBytes": 1000000}}})");
   const Strings bad = {
-      R"({"n": 1, "s": )",                              // 2: malformed
-      R"({"n": "one"})",                                // 3: another type
-      "{\"s\": \"\xff\xfe\"}",                          // 4: invalid UTF-8
+      R"({"n": 1, "s": )",                                // 2: malformed
+      R"({"n": "one"})",                                  // 3: another type
+      "{\"s\": \"\xff\xfe\"}",                            // 4: invalid UTF-8
       R"({"s": ")" + std::string(10 << 20, 'x') + "\"}",  // 5: 10 MB
-      R"({"n": 5, "n": 6})",                            // 6: a duplicate key
-      R"({"n": 9223372036854775808})",                  // 7: beyond int64
+      R"({"n": 5, "n": 6})",                              // 6: a duplicate key
+      R"({"n": 9223372036854775808})",                    // 7: beyond int64
   };
   std::string text = "{\"n\": 1, \"s\": \"a\"}\n";
   for (const std::string& line : bad) text += line + "\n";
@@ -124,9 +126,11 @@ TEST_F(Hyp, WhatIsNotThereIsNamed) {
 TEST_F(Hyp, RowsInSpoolAndTableAreQueriedAndEachSinkShipsThemOnce) {
   write("hyp.json", R"({"datasets": {"events": {"primaryTimestampColumn": "at"}}, "sinks": [
       {"name": "objects", "type": "blob", "path": "objects"}, {"name": "archive", "type": "iceberg", "path": "archive"}]})");
-  EXPECT_THAT(output_of({"ingest", "events", "-"}, "{\"at\":\"2024-03-01T00:00:00Z\",\"n\":1}\n{\"n\":2}\n"), HasSubstr("took 2 rows"));
+  EXPECT_THAT(output_of({"ingest", "events", "-"}, "{\"at\":\"2024-03-01T00:00:00Z\",\"n\":1}\n{\"n\":2}\n"),
+              HasSubstr("took 2 rows"));
   output_of({"ingest", "events", "-", "--no-flush"}, "{\"n\":3}\n");
-  EXPECT_EQ(output_of({"query", "select count(*) as rows, sum(n) as n from events", "--format", "csv"}), "rows,n\n3,6\n");
+  EXPECT_EQ(output_of({"query", "select count(*) as rows, sum(n) as n from events", "--format", "csv"}),
+            "rows,n\n3,6\n");
   const std::string first = output_of({"sink", "run"});
   EXPECT_THAT(first, HasSubstr("objects: shipped 3 rows"));
   EXPECT_THAT(first, HasSubstr("archive: shipped 3 rows"));
@@ -152,7 +156,8 @@ TEST_F(Hyp, APipeWithAnIdIsTakenOnce) {
 TEST_F(Hyp, CollectPicksUpAppendedLines) {
   write("hyp.json", "{}");
   write("app.log", "{\"n\":1}\n{\"n\":");
-  EXPECT_THAT(output_of({"collect", folder_ / "app.log", "--name", "app", "--dataset", "logs"}), HasSubstr("picked up 1 rows"));
+  EXPECT_THAT(output_of({"collect", folder_ / "app.log", "--name", "app", "--dataset", "logs"}),
+              HasSubstr("picked up 1 rows"));
   const Descriptor file(::open((folder_ / "app.log").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   ASSERT_EQ(::write(file.get(), "2}\n", 3), 3);
   EXPECT_THAT(output_of({"collect"}), HasSubstr("picked up 1 rows"));

@@ -15,6 +15,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "io/local.h"
 
 namespace firn::hyp {

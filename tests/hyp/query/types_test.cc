@@ -29,7 +29,6 @@ std::string list_of(int64_t i) {
 }
 
 std::vector<Column> columns() {
-  const auto same = [](std::function<std::string(int64_t)> f) { return f; };
   std::vector<Column> all = {
       {"b", "boolean", [](int64_t i) { return i % 3 == 0 ? "true" : "false"; }, nullptr},
       {"i", "int", [](int64_t i) { return std::to_string(-i); }, nullptr},
@@ -66,7 +65,6 @@ std::vector<Column> columns() {
       {"map", "map<string, list<long>>", [](int64_t i) { return fmt::format(R"({{"{}":[{}],"z":[]}})", pad(i), i); },
        nullptr},
   };
-  (void)same;
   for (Column& column : all) {
     if (!column.out) column.out = column.in;
   }
@@ -102,7 +100,7 @@ TEST(QueryTypes, EveryTypeComesOutAsItWentIn) {
     const int32_t id = next_id++;
     fields.push_back({id, column.name, false, parse_type(column.type, next_id)});
   }
-  box.declare("all").schema = iceberg::Schema(fields);
+  box.declare("every").schema = iceberg::Schema(fields);
   Cache cache(box.config);
   Lines in, expected;
   for (int64_t row = 0; row < kRows; ++row) {
@@ -111,22 +109,22 @@ TEST(QueryTypes, EveryTypeComesOutAsItWentIn) {
   }
   const auto spool = Spool::open(cache.config().cache_root);
   const auto part = [&](int64_t begin, int64_t end) { return Lines(in.begin() + begin, in.begin() + end); };
-  spool->append({make_frame("all", "a", part(0, 4500))});
+  spool->append({make_frame("every", "a", part(0, 4500))});
   const FlushReport report = flush(cache, *spool);
   ASSERT_EQ(report.rejected, 0) << report.first_rejected.at(0).column << ": " << report.first_rejected.at(0).reason;
-  spool->append({make_frame("all", "a", part(4500, kRows))});
+  spool->append({make_frame("every", "a", part(4500, kRows))});
 
-  EXPECT_EQ(json_rows(cache, "from all order by id"), expected);
+  EXPECT_EQ(json_rows(cache, "from every order by id"), expected);
   // Rows picked from the middle of pages and batches.
   Lines some;
   for (int64_t row = 1777; row < kRows; row += 3) {
     if (row % 3 == 1) some.push_back(expected[static_cast<size_t>(row)]);
   }
-  EXPECT_EQ(json_rows(cache, "from all where id >= 1777 and id % 3 = 1 order by id"), some);
+  EXPECT_EQ(json_rows(cache, "from every where id >= 1777 and id % 3 = 1 order by id"), some);
   // Each column alone, through operators that copy, hash and sort it.
   for (size_t c = 0; c < all.size(); ++c) {
     const std::string sql = fmt::format(
-        "select \"{0}\" from (select id, \"{0}\" from all union all select id, \"{0}\" from all) order by id limit "
+        "select \"{0}\" from (select id, \"{0}\" from every union all select id, \"{0}\" from every) order by id limit "
         "4100",
         all[c].name);
     const Lines rows = json_rows(cache, sql);

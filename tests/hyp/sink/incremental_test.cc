@@ -37,6 +37,14 @@ class IncrementalRun : public testing::TestWithParam<SinkKind> {
     const auto num_columns = static_cast<int64_t>(cache.dataset_schema("flights").fields().size());
     EXPECT_LE(counters.values_decoded, decoded_max * (num_columns + 1));  // and _hyp_ingest_seq
   }
+  int64_t num_delivered() const {
+    if (sink_.kind == SinkKind::iceberg) {
+      return std::stoll(archive_table(sink_.path, "flights").metadata->current_snapshot()->summary.at("total-records"));
+    }
+    int64_t rows = 0;
+    for (const auto& [path, claim] : claims_of(sink_.path)) rows += claim["rows"].get<int64_t>();
+    return rows;
+  }
 
   SinkBox box_;
   SinkConfig sink_ = make_sink(GetParam(), box_.out());
@@ -49,7 +57,7 @@ TEST_P(IncrementalRun, DecodesTheNewRowsAloneOfFilesThatHaveSome) {
   EXPECT_EQ(ship({}).rows(), static_cast<int64_t>(before));
   box_.ingest_lines("flights", "default", part_of(rows, before, rows.size()));
   expect_cost(1, kNewRows + kPageRows);
-  EXPECT_EQ(delivered_rows(sink_).size(), rows.size());
+  EXPECT_EQ(num_delivered(), static_cast<int64_t>(rows.size()));
 }
 
 TEST_P(IncrementalRun, DecodesAPageMoreWhereAFileIsShippedInPart) {
@@ -63,7 +71,7 @@ TEST_P(IncrementalRun, DecodesAPageMoreWhereAFileIsShippedInPart) {
   options.progress = [&](const PartitionId&, int64_t) { cancelled = true; };
   EXPECT_EQ(ship(options).rows(), sink_.unit_rows_max);
   expect_cost(1, kNewRows + kPageRows);
-  EXPECT_EQ(delivered_rows(sink_).size(), rows.size());
+  EXPECT_EQ(num_delivered(), static_cast<int64_t>(rows.size()));
 }
 
 TEST_P(IncrementalRun, DecodesNothingWhereNothingIsNew) {
