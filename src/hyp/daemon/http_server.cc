@@ -121,7 +121,11 @@ struct HttpServer::State {
   struct BodyShare {
     State& state;
     int64_t bytes = 0;
-    ~BodyShare() { state.body_bytes -= bytes; }
+    ~BodyShare() { release(); }
+    void release() {
+      state.body_bytes -= bytes;
+      bytes = 0;
+    }
     bool grow_to(int64_t wanted) {
       if (wanted <= bytes) return true;
       const int64_t more = wanted - bytes;
@@ -220,6 +224,7 @@ struct HttpServer::State {
       keep_alive = received.request && received.request->keep_alive() && !stopping;
       const bool is_head = received.request && received.request->method() == http::verb::head;
       const HttpResponse answered = received.request ? answer(*received.request) : *received.refusal;
+      share.release();  // the handler has dropped the body
       auto response = to_beast(answered, 11, keep_alive);
       if (is_head) response.body().clear();  // its length stays in the header
       beast::error_code error;

@@ -21,15 +21,20 @@ auto value_of(const arrow::Array& array, int64_t row) {
   return static_cast<const Array&>(array).GetView(row);
 }
 
-std::string spaced(std::string timestamp) {  // SQL's form, without zeros that say nothing
-  timestamp[timestamp.find('T')] = ' ';
-  const size_t point = timestamp.find('.');
-  if (point == std::string::npos) return timestamp;
+// Without the zeros at the end of a fraction, which say nothing.
+std::string with_short_fraction(const std::string& time) {
+  const size_t point = time.find('.');
+  if (point == std::string::npos) return time;
   size_t end = point + 1;
-  while (end < timestamp.size() && timestamp[end] >= '0' && timestamp[end] <= '9') ++end;
+  while (end < time.size() && time[end] >= '0' && time[end] <= '9') ++end;
   size_t last = end;
-  while (last > point && (timestamp[last - 1] == '0' || timestamp[last - 1] == '.')) --last;
-  return timestamp.substr(0, last) + timestamp.substr(end);
+  while (last > point && (time[last - 1] == '0' || time[last - 1] == '.')) --last;
+  return time.substr(0, last) + time.substr(end);
+}
+
+std::string spaced(std::string timestamp) {  // SQL's form
+  timestamp[timestamp.find('T')] = ' ';
+  return with_short_fraction(timestamp);
 }
 
 std::string timestamp_text(const arrow::Array& array, int64_t row) {
@@ -63,7 +68,7 @@ std::string interval_text(const arrow::MonthDayNanoIntervalType::MonthDayNanos& 
                         magnitude / 3'600'000'000, magnitude / 60'000'000 % 60, magnitude / 1'000'000 % 60);
     if (magnitude % 1'000'000 != 0) text += fmt::format(".{:06}", magnitude % 1'000'000);
   }
-  return text;
+  return with_short_fraction(text);
 }
 
 template <class T>
@@ -147,7 +152,7 @@ void append_cell_json(const arrow::Array& array, int64_t row, std::string& out) 
       append_text(format_date(value_of<arrow::Date32Array>(array, row)));
       break;
     case arrow::Type::TIME64:
-      append_text(format_time_us(value_of<arrow::Time64Array>(array, row)));
+      append_text(with_short_fraction(format_time_us(value_of<arrow::Time64Array>(array, row))));
       break;
     case arrow::Type::TIMESTAMP:
       append_text(timestamp_text(array, row));

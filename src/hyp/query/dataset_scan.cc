@@ -1,5 +1,6 @@
 #include "hyp/query/dataset_scan.h"
 
+#include <arrow/array/concatenate.h>
 #include <arrow/c/bridge.h>
 
 #include "base/arrow_status.h"
@@ -269,6 +270,19 @@ std::shared_ptr<arrow::RecordBatch> next_batch(Scan& scan, Worker& worker) {
   }
 }
 
+// DuckDB (1.5) passes the offset of a struct on to its members, but not to theirs, so that nested columns are copied:
+// then no offset is left at any depth.
+std::shared_ptr<arrow::RecordBatch> slice_for_duckdb(const arrow::RecordBatch& batch, int64_t offset, int64_t count) {
+  arrow::ArrayVector columns;
+  for (const auto& column : batch.columns()) {
+    columns.push_back(column->Slice(offset, count));
+    if (column->type()->num_fields() > 0) {
+      columns.back() = check(arrow::Concatenate({columns.back()}), "cut rows for DuckDB");
+    }
+  }
+  return arrow::RecordBatch::Make(batch.schema(), count, std::move(columns));
+}
+
 void produce(duckdb_function_info info, duckdb_data_chunk output) try {
   Scan& scan = *static_cast<Scan*>(duckdb_function_get_init_data(info));
   Worker& worker = *static_cast<Worker*>(duckdb_function_get_local_init_data(info));
@@ -285,7 +299,7 @@ void produce(duckdb_function_info info, duckdb_data_chunk output) try {
   const int64_t count =
       std::min<int64_t>(static_cast<int64_t>(duckdb_vector_size()), worker.batch->num_rows() - worker.offset);
   if (scan.schema->num_fields() > 0) {
-    const auto slice = worker.batch->Slice(worker.offset, count);
+    const auto slice = slice_for_duckdb(*worker.batch, worker.offset, count);
     const DuckChunk chunk = to_chunk(scan.bound.context->connection, scan.converted.get(), *slice);
     for (int i = 0; i < scan.schema->num_fields(); ++i) {
       const auto column = static_cast<idx_t>(i);

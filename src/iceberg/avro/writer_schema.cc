@@ -25,7 +25,8 @@ class SchemaParser {
   SchemaParser(WriterSchema& schema, std::string_view where) : schema_(schema), where_(where) {}
 
   const Node* parse(const Json& json, const std::string& name_space, int depth) {
-    if (depth > kSchemaDepthMax) fail(ErrorKind::corrupt, "{}: the Avro schema nests deeper than {}", where_, kSchemaDepthMax);
+    if (depth > kSchemaDepthMax)
+      fail(ErrorKind::corrupt, "{}: the Avro schema nests deeper than {}", where_, kSchemaDepthMax);
     if (json.is_string()) return named(json.get<std::string>(), name_space);
     if (json.is_array()) return union_of(json, name_space, depth);
     if (!json.is_object()) fail(ErrorKind::corrupt, "{}: a type in the Avro schema is neither name nor object", where_);

@@ -37,8 +37,9 @@ bool may_equal(const ColumnFacts& facts, const Range& range, const Value& v, con
   return facts.buckets->lowest <= bucket && bucket <= facts.buckets->highest;
 }
 
-// Java orders uuids as two signed halves, the specification by unsigned bytes, and bounds do not tell whose they are. What is
-// kept bounds the values in either order: nothing where the high halves differ in sign, else whole ranges of low halves.
+// Java orders uuids as two signed halves, the specification by unsigned bytes, and bounds do not tell whose they are.
+// What is kept bounds the values in either order: nothing where the high halves differ in sign, else whole ranges of
+// low halves.
 void widen_uuid_bounds(ColumnFacts& facts) {
   if (!facts.lower || !facts.upper) {
     facts.lower.reset();

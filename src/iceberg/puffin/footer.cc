@@ -107,8 +107,8 @@ PuffinFile parse_puffin_footer(std::string_view whole_file_or_tail, int64_t file
   if (footer.substr(0, kPuffinMagic.size()) != kPuffinMagic) {
     fail(ErrorKind::corrupt, "{}: the Puffin footer does not begin with PFA1", where);
   }
-  const std::string_view payload =
-      footer.substr(kPuffinMagic.size(), footer.size() - kPuffinMagic.size() - static_cast<size_t>(kPuffinFooterEndBytes));
+  const std::string_view payload = footer.substr(
+      kPuffinMagic.size(), footer.size() - kPuffinMagic.size() - static_cast<size_t>(kPuffinFooterEndBytes));
   const uint32_t flags = static_cast<uint32_t>(load_int32(footer.substr(footer.size() - 8)));
   if ((flags & ~1U) != 0) fail(ErrorKind::unsupported, "{}: unknown Puffin footer flags {:#x}", where, flags);
   const std::string title = fmt::format("{}: Puffin footer", where);

@@ -255,7 +255,8 @@ PositionSet PositionSet::from_blob(std::string_view blob, std::string_view where
          blob.size() - 8);
   }
   const std::string_view body = blob.substr(4, length);
-  if (body.substr(0, kVectorMagic.size()) != kVectorMagic) fail(ErrorKind::corrupt, "{}: no deletion vector: wrong magic", where);
+  if (body.substr(0, kVectorMagic.size()) != kVectorMagic)
+    fail(ErrorKind::corrupt, "{}: no deletion vector: wrong magic", where);
   const uint32_t stored_crc = load_big_endian(blob.data() + 4 + length);
   if (const uint32_t crc = crc32(body); crc != stored_crc) {
     fail(ErrorKind::corrupt, "{}: deletion vector has CRC-32 {:08x}, {:08x} is stored", where, crc, stored_crc);

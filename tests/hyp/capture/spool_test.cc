@@ -289,7 +289,7 @@ TEST(Spool, AFullSegmentIsFollowedByTheNext) {
   auto spool = Spool::open(root.path(), 1000);
   std::vector<std::string> expected;
   for (int i = 0; i < 20; ++i) {
-    expected.push_back(std::string(300, static_cast<char>('a' + i)));
+    expected.emplace_back(300, static_cast<char>('a' + i));
     spool->append({make_frame(expected.back())});
   }
   EXPECT_EQ(texts_of(*spool), expected);

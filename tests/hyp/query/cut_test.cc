@@ -86,10 +86,11 @@ TEST(Cut, EveryRowIsCountedOnceWhileItIsFlushed) {
   CacheBox box;
   Cache cache(box.config);
   const auto spool = Spool::open(cache.config().cache_root);
-  std::atomic<int64_t> appended{0};
+  spool->append({make_frame("logs", "a", numbered(0, 10))});
+  std::atomic<int64_t> appended{10};
   std::atomic<bool> stop{false};
-  std::thread writer([&] {
-    for (int64_t i = 0; i < 60 && !stop; ++i) {
+  std::jthread writer([&] {
+    for (int64_t i = 1; i < 60 && !stop; ++i) {
       spool->append({make_frame("logs", i % 2 == 0 ? "a" : "b", numbered(i * 10, i * 10 + 10))});
       appended = (i + 1) * 10;
       if (i % 3 == 0) flush(cache, *spool);
@@ -109,7 +110,6 @@ TEST(Cut, EveryRowIsCountedOnceWhileItIsFlushed) {
     if (testing::Test::HasFailure()) break;
   }
   stop = true;
-  writer.join();
 }
 
 TEST(Cut, FramesGoOnBeingRoutedAsTheirFlushBeganTo) {

@@ -26,7 +26,7 @@ TEST(QueryOutput, JsonHasEachTypeInItsForm) {
   EXPECT_EQ(json("1e300::double"), "1e+300");
   EXPECT_EQ(json("'nan'::double"), "\"NaN\"");
   EXPECT_EQ(json("'-inf'::float"), "\"-Infinity\"");
-  EXPECT_EQ(json("interval '1 year 2 months 3 days 04:05:06.7'"), "\"14 months 3 days 04:05:06.700000\"");
+  EXPECT_EQ(json("interval '1 year 2 months 3 days 04:05:06.7'"), "\"14 months 3 days 04:05:06.7\"");
   EXPECT_EQ(json("interval 0 day"), "\"00:00:00\"");
   EXPECT_EQ(json("date '0001-01-01'"), "\"0001-01-01\"");
   EXPECT_EQ(json("timestamp '2020-01-02 03:04:05'"), "\"2020-01-02 03:04:05\"");
