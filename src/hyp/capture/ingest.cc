@@ -67,6 +67,7 @@ struct Intake {
   std::string dataset, source;
   std::string source_id;          // empty: not resumable
   SourcePosition position;        // after what was taken so far
+  int64_t updated_after_ms = 0;   // positions are later than this, so that the last of a file's ids is told (P4.2)
   bool keeps_torn_line = false;   // pipes with an id: see ingest_pipe
   bool leaves_torn_line = false;  // followed files: a line without newline waits
   CaptureReport report;
@@ -84,7 +85,7 @@ struct Intake {
       position.lines += block.lines;
     }
     position.done = false;
-    position.updated_ms = now_ms();
+    position.updated_ms = std::max(now_ms(), updated_after_ms + 1);
     frame.position = position;
     frame.text = std::move(block.text);
     report.lines += block.rows;
@@ -186,6 +187,7 @@ CaptureReport follow_file(Spool& spool, const std::string& path, const std::stri
                           const std::string& source_name, int fd, FrameSink& sink, const CaptureOptions& options) {
   const FileSource source = identify_file(spool, dataset, fd, path);
   Intake intake{.options = options, .dataset = dataset, .source = source_name, .source_id = source.id};
+  intake.updated_after_ms = source.others_updated_ms;
   intake.leaves_torn_line = true;
   if (!source.is_compressed && source.size_bytes == source.position.bytes) return intake.report;
   // To look at a compressed file is to decompress it, so that waits until it was written to.
@@ -206,6 +208,7 @@ CaptureReport ingest_file(Spool& spool, const std::string& path, const CaptureOp
   }
   const FileSource source = identify_file(spool, options.dataset, fd.get(), path);
   Intake intake{.options = options, .dataset = options.dataset, .source = options.source, .source_id = source.id};
+  intake.updated_after_ms = source.others_updated_ms;
   const OpenedFile opened = open_source(fd.get(), path, source, intake);
   intake.report.lines_skipped = intake.position.lines;
   const bool was_done = intake.position.done;

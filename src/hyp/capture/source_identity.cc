@@ -57,15 +57,15 @@ FileSource identify_file(Spool& spool, const std::string& dataset, int fd, const
   source.size_bytes = info.st_size;
   source.modified_ms = info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000;
 
-  // Only the last one counts: what an inode held before has no claim any more. Of two in one millisecond it is the
-  // longer fingerprint's, which the file got as it grew.
-  std::optional<std::pair<size_t, SourcePosition>> last;
+  // Only the last one counts: what an inode held before has no claim any more.
+  std::optional<std::pair<size_t, SourcePosition>> last;  // bytes hashed, position
   std::string last_fingerprint;
   for (const auto& [id, position] : spool.source_positions(prefix)) {
     const std::string_view known = std::string_view(id).substr(prefix.size());
     const std::optional<size_t> count = hashed_bytes(known);
     if (!count) continue;
-    if (last && std::pair(position.updated_ms, *count) <= std::pair(last->second.updated_ms, last->first)) continue;
+    if (id != source.id) source.others_updated_ms = std::max(source.others_updated_ms, position.updated_ms);
+    if (last && position.updated_ms <= last->second.updated_ms) continue;
     last = {*count, position};
     last_fingerprint = known;
   }

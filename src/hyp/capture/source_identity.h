@@ -12,6 +12,8 @@ struct FileSource {
   std::shared_ptr<void> claim;  // of the file, whatever its fingerprint
   std::string id;               // for the frames to come
   SourcePosition position;      // of the last attempt's last frame; zero for a new source
+  int64_t others_updated_ms =
+      0;  // the latest that is stored under another id of this file; positions to come are later
   bool is_compressed = false;
   int64_t size_bytes = 0;
   int64_t modified_ms = 0;
