@@ -1,5 +1,6 @@
-#pragma once
 // Everything a program needs of firn::iceberg.
+#pragma once
+
 #include "iceberg/catalog/catalog.h"
 #include "iceberg/commit/commit.h"
 #include "iceberg/expr/expression.h"

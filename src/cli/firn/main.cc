@@ -73,7 +73,10 @@ void add_options(CLI::App& app, Parsed& p) {
   files->add_flag("--json", p.as_json, "As JSON");
 
   auto* create = add_command(app, p, "create", "Make a table");
-  create->add_option("--schema", p.create.schema_file, "Iceberg's schema JSON; field ids may be left out")->required();
+  create
+      ->add_option("--schema", p.create.schema_file,
+                   "A file with the schema as Iceberg's JSON; field ids may be left out")
+      ->required();
   create->add_option("--partition", p.create.partition_by, "\"day(ts)\", \"bucket(16, id)\", \"country\"")
       ->allow_extra_args(false);
   create->add_option("--sort", p.create.sort_by, "\"ts\", \"ts desc\", \"ts asc nulls last\"")->allow_extra_args(false);
