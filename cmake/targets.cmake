@@ -71,10 +71,11 @@ function(firn_test name folder)
   target_precompile_headers(test_${name} REUSE_FROM firn_pch)
   target_compile_options(test_${name} PRIVATE -fPIC)  # as the precompiled header was built
   target_compile_definitions(test_${name} PRIVATE FIRN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  # Test files repeat small helpers of the same name, so they are no unity.
+  set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests UNITY_BUILD OFF)
   add_test(NAME ${name} COMMAND test_${name})
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 600)  # a hang, not a slow machine, is what ends a test
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()

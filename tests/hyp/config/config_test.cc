@@ -108,8 +108,8 @@ TEST(Config, UndeclaredDatasetsHaveTheDefaultsUnlessRefused) {
   const Config open = parse_config(R"({"datasets": {"Known": {}}})", "/etc/hyp.json");
   EXPECT_EQ(open.dataset("other").name, "other");
   EXPECT_THROW(open.dataset("known"), Error);  // differs only in case
-  for (const std::string name : {"", ".hidden", "a/b", "a..b", "ä", std::string(129, 'a').c_str()})
-    EXPECT_THROW(open.dataset(name), Error) << name;
+  const std::vector<std::string> wrong = {"", ".hidden", "a/b", "a..b", "ä", std::string(129, 'a')};
+  for (const std::string& name : wrong) EXPECT_THROW(open.dataset(name), Error) << name;
   EXPECT_EQ(open.dataset(std::string(128, 'a')).name.size(), 128U);
   const Config closed = parse_config(R"({"datasets": {"known": {}}, "undeclaredDatasets": false})", "/etc/hyp.json");
   EXPECT_EQ(closed.dataset("known").name, "known");
