@@ -78,4 +78,7 @@ function(firn_test name folder)
     set(arg_TIMEOUT 600)  # a hang, not a slow machine, is what ends a test
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  if("unit" IN_LIST arg_LABELS)
+    add_dependencies(unit_tests test_${name})
+  endif()
 endfunction()
