@@ -11,46 +11,13 @@
 #include "cli/firn/text_table.h"
 #include "iceberg/commit/commit.h"
 #include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/parquet/without_field_ids.h"
 #include "iceberg/write/append_writer.h"
 
 namespace firn::cli {
 namespace {
 
 using iceberg::LoadedTable;
-
-// Field ids in a file that is to be appended are another table's: columns go by name, so the ids are taken off.
-std::shared_ptr<arrow::DataType> without_ids(const std::shared_ptr<arrow::DataType>& type);
-
-std::shared_ptr<arrow::Field> without_ids(const std::shared_ptr<arrow::Field>& field) {
-  return arrow::field(field->name(), without_ids(field->type()), field->nullable());
-}
-
-std::shared_ptr<arrow::DataType> without_ids(const std::shared_ptr<arrow::DataType>& type) {
-  switch (type->id()) {
-    case arrow::Type::STRUCT: {
-      arrow::FieldVector fields;
-      for (const auto& field : type->fields()) fields.push_back(without_ids(field));
-      return arrow::struct_(std::move(fields));
-    }
-    case arrow::Type::LIST:
-      return arrow::list(without_ids(type->field(0)));
-    case arrow::Type::LARGE_LIST:
-      return arrow::large_list(without_ids(type->field(0)));
-    case arrow::Type::MAP: {
-      const auto& map = static_cast<const arrow::MapType&>(*type);
-      return std::make_shared<arrow::MapType>(without_ids(map.key_field()), without_ids(map.item_field()),
-                                              map.keys_sorted());
-    }
-    default:
-      return type;
-  }
-}
-
-std::shared_ptr<arrow::Schema> without_ids(const arrow::Schema& schema) {
-  arrow::FieldVector fields;
-  for (const auto& field : schema.fields()) fields.push_back(without_ids(field));
-  return arrow::schema(std::move(fields));
-}
 
 std::shared_ptr<arrow::ArrayData> with_type(const arrow::ArrayData& data,
                                             const std::shared_ptr<arrow::DataType>& type) {
@@ -70,7 +37,8 @@ class ParquetRows {
     check(builder.Open(io.open(path)), "open " + path);
     check(builder.memory_pool(arrow::default_memory_pool())->Build(&file_), "open " + path);
     rows_ = check(file_->GetRecordBatchReader(), "read " + path);
-    schema_ = without_ids(*rows_->schema());
+    // Field ids in a file that is to be appended are another table's: columns go by name.
+    schema_ = iceberg::without_field_ids(*rows_->schema());
   }
   const std::shared_ptr<arrow::Schema>& schema() const { return schema_; }
   std::shared_ptr<arrow::RecordBatch> next() {  // nullptr at the end

@@ -6,6 +6,7 @@
 #include "base/arrow_status.h"
 #include "hyp/capture/row_parser.h"
 #include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/parquet/without_field_ids.h"
 #include "iceberg/scan/scan.h"
 
 namespace firn::hyp {
@@ -19,30 +20,6 @@ void destroy(void* pointer) {
 }
 
 // --- Arrow's schema for DuckDB ---
-
-std::shared_ptr<arrow::Field> without_metadata(const std::shared_ptr<arrow::Field>& field);
-
-std::shared_ptr<arrow::DataType> without_metadata(const std::shared_ptr<arrow::DataType>& type) {
-  switch (type->id()) {
-    case arrow::Type::STRUCT: {
-      arrow::FieldVector fields;
-      for (const auto& field : type->fields()) fields.push_back(without_metadata(field));
-      return arrow::struct_(std::move(fields));
-    }
-    case arrow::Type::LIST:
-      return arrow::list(without_metadata(type->field(0)));
-    case arrow::Type::MAP: {
-      const auto& map = static_cast<const arrow::MapType&>(*type);
-      return std::make_shared<arrow::MapType>(without_metadata(map.key_field()), without_metadata(map.item_field()));
-    }
-    default:
-      return type;
-  }
-}
-
-std::shared_ptr<arrow::Field> without_metadata(const std::shared_ptr<arrow::Field>& field) {
-  return arrow::field(field->name(), without_metadata(field->type()), field->nullable());
-}
 
 // The same rows, to be matched by name: no field has an id.
 std::shared_ptr<arrow::RecordBatch> without_ids(const arrow::RecordBatch& batch) {
@@ -59,7 +36,7 @@ std::shared_ptr<arrow::RecordBatch> without_ids(const arrow::RecordBatch& batch)
   arrow::FieldVector fields;
   std::vector<std::shared_ptr<arrow::ArrayData>> columns;
   for (int i = 0; i < batch.num_columns(); ++i) {
-    fields.push_back(without_metadata(batch.schema()->field(i)));
+    fields.push_back(iceberg::without_field_ids(batch.schema()->field(i)));
     columns.push_back(retype(*batch.column_data(i), fields.back()->type()));
   }
   return arrow::RecordBatch::Make(arrow::schema(std::move(fields)), batch.num_rows(), std::move(columns));
@@ -329,7 +306,7 @@ void replace(duckdb_replacement_scan_info info, const char* table_name, void* da
 std::shared_ptr<arrow::Schema> scan_schema(const iceberg::Schema& schema) {
   arrow::FieldVector fields;
   for (const iceberg::Field& field : schema.fields()) {
-    auto arrow_field = without_metadata(iceberg::to_arrow_field(field))->WithNullable(true);
+    auto arrow_field = iceberg::without_field_ids(iceberg::to_arrow_field(field))->WithNullable(true);
     if (field.type->id() == iceberg::TypeId::uuid) {
       arrow_field = arrow_field->WithMetadata(
           arrow::key_value_metadata({"ARROW:extension:name", "ARROW:extension:metadata"}, {"arrow.uuid", ""}));

@@ -12,6 +12,7 @@
 #include "hyp/sink/destination.h"
 #include "hyp/sink/offsets.h"
 #include "iceberg/commit/commit.h"
+#include "iceberg/parquet/without_field_ids.h"
 #include "iceberg/write/append_writer.h"
 
 namespace firn::hyp {
@@ -23,35 +24,9 @@ using iceberg::TableOperations;
 
 constexpr int64_t kWriterBytesMax = 128 << 20;
 
-std::shared_ptr<arrow::DataType> without_ids(const std::shared_ptr<arrow::DataType>& type);
-
-std::shared_ptr<arrow::Field> without_ids(const std::shared_ptr<arrow::Field>& field) {
-  return arrow::field(field->name(), without_ids(field->type()), field->nullable());
-}
-
-std::shared_ptr<arrow::DataType> without_ids(const std::shared_ptr<arrow::DataType>& type) {
-  switch (type->id()) {
-    case arrow::Type::STRUCT: {
-      arrow::FieldVector members;
-      for (const auto& member : type->fields()) members.push_back(without_ids(member));
-      return arrow::struct_(std::move(members));
-    }
-    case arrow::Type::LIST:
-      return arrow::list(without_ids(type->field(0)));
-    case arrow::Type::MAP: {
-      const auto& map = static_cast<const arrow::MapType&>(*type);
-      return std::make_shared<arrow::MapType>(without_ids(map.key_field()), without_ids(map.item_field()));
-    }
-    default:
-      return type;
-  }
-}
-
 // The cache table's field ids mean other columns in the archive: there the names decide.
 std::shared_ptr<arrow::RecordBatch> without_ids(const arrow::RecordBatch& batch) {
-  arrow::FieldVector fields;
-  for (const auto& field : batch.schema()->fields()) fields.push_back(without_ids(field));
-  return arrow::RecordBatch::Make(arrow::schema(std::move(fields)), batch.num_rows(), batch.columns());
+  return arrow::RecordBatch::Make(iceberg::without_field_ids(*batch.schema()), batch.num_rows(), batch.columns());
 }
 
 // Whether `error` proves that no version of the table names the files of the append that threw it.
