@@ -39,11 +39,11 @@ inline DataFile tiny_file(const std::string& path, int64_t num_records = 1, int6
 }
 
 // An append of one file of one record.
-inline AppendCommit tiny_append(const TableMetadata& metadata, const std::string& path) {
-  AppendCommit commit;
-  commit.files = {tiny_file(path)};
+inline SnapshotChange tiny_append(const TableMetadata& metadata, const std::string& path) {
+  SnapshotChange commit;
+  commit.added = {tiny_file(path)};
   commit.written_schema = metadata.schema();
-  commit.written_spec = metadata.spec();
+  commit.required_spec = metadata.spec();
   return commit;
 }
 

@@ -221,10 +221,10 @@ void PartitionWriter::commit(const Written& written, const std::string& spool_id
   }
   const int64_t last_seq = first_seq_ + written.rows - 1;
   const std::string marker = fmt::format("{},{}", until.segment, until.offset);
-  iceberg::AppendCommit append;
-  append.files = written.files;
+  iceberg::SnapshotChange append;
+  append.added = written.files;
   append.written_schema = metadata_->schema();
-  append.written_spec = metadata_->spec();
+  append.required_spec = metadata_->spec();
   append.summary = {{"firn.spool", spool_id},
                     {"firn.flushed", marker},
                     {"firn.first-seq", std::to_string(first_seq_)},
@@ -243,7 +243,7 @@ void PartitionWriter::commit(const Written& written, const std::string& spool_id
   };
   fault_point("flush.commit");
   try {
-    iceberg::commit_append(*held_->operations, append);
+    iceberg::commit_snapshot(*held_->operations, append);
   } catch (const Error& e) {
     if (is_known_failure(e)) {
       for (const iceberg::DataFile& file : written.files) cache_.io()->remove(file.file_path);

@@ -170,10 +170,10 @@ class IcebergDestination final : public Destination {
 
   Delivered commit_rows(TableOperations& table, const TableMetadata& written, const Unit& unit,
                         const std::vector<iceberg::DataFile>& files) {
-    iceberg::AppendCommit append;
-    append.files = files;
+    iceberg::SnapshotChange append;
+    append.added = files;
     append.written_schema = written.schema();
-    append.written_spec = written.spec();
+    append.required_spec = written.spec();
     append.summary = {{"firn.stream", unit.stream},
                       {"firn.open", unit.range.open_id},
                       {"firn.since", std::to_string(unit.range.since)},
@@ -199,7 +199,7 @@ class IcebergDestination final : public Destination {
     };
     Delivered delivered;
     try {
-      const iceberg::CommitResult result = iceberg::commit_append(table, append);
+      const iceberg::CommitResult result = iceberg::commit_snapshot(table, append);
       if (result.recognised) {  // by a copy of the cache, while our files were written
         remove_files(table, files);
         return not_taken(table, *result.table.metadata, unit, UnitVerdict::landed);

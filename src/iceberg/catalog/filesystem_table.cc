@@ -39,11 +39,15 @@ BackoffOptions status_check_options(const TableMetadata& metadata) {
   return options;
 }
 
-// Whether `head` proves that `snapshot`, staged in `next`, is not in its history (P1.6): the branch that it was added
-// to leads back to its parent without it.
-bool leads_back_without(const TableMetadata& head, const TableMetadata& next, const Snapshot& snapshot) {
+// Whether `head` proves that the snapshot staged in `next` on `base` is not in its history (P1.6): the branch that it
+// was added to leads back to where the base had it. False for a snapshot that no branch names.
+bool leads_back_without(const TableMetadata& head, const TableMetadata& base, const TableMetadata& next,
+                        int64_t snapshot_id) {
   for (const auto& [name, ref] : next.refs) {
-    if (ref.snapshot_id == snapshot.snapshot_id) return leads_back(head, name, snapshot.parent_snapshot_id);
+    if (ref.snapshot_id != snapshot_id) continue;
+    const auto base_ref = base.refs.find(name);
+    if (base_ref != base.refs.end()) return leads_back(head, name, base_ref->second.snapshot_id);
+    return leads_back(head, name, base.current_snapshot_id);
   }
   return false;
 }
@@ -274,8 +278,7 @@ class FilesystemTable final : public TableOperations {
     if (there && !is_ours && !parse_table_metadata(*there, attempt.path).find_snapshot(attempt.snapshot_id)) {
       return Verdict::lost;
     }
-    if (!leads_back_without(now, attempt.next, *attempt.next.find_snapshot(attempt.snapshot_id)))
-      return Verdict::unknown;
+    if (!leads_back_without(now, *attempt.base.metadata, attempt.next, attempt.snapshot_id)) return Verdict::unknown;
     if (!log_names_version(now, attempt.version)) remove_if_ours(attempt);
     return Verdict::lost;
   }

@@ -1,9 +1,13 @@
 #include "iceberg/commit/commit.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/backoff.h"
 #include "base/span.h"
 #include "base/uri.h"
 #include "base/uuid.h"
+#include "iceberg/commit/conflicts.h"
 #include "iceberg/commit/history.h"
 #include "iceberg/commit/stage.h"
 
@@ -37,52 +41,94 @@ void sync_metadata_folder(TableOperations& table, const TableMetadata& metadata)
        table.location(), num_tries);
 }
 
-// The commit loop for one append. Owns what was staged until the outcome is known.
-class AppendLoop {
+// The commit loop for one or several snapshots with what goes with them. Owns what was staged until the outcome is
+// known.
+class CommitLoop {
  public:
-  AppendLoop(TableOperations& table, const AppendCommit& commit)
-      : table_(table), commit_(commit), snapshot_id_(random_id()), staged_(table.io(), commit, snapshot_id_) {}
+  explicit CommitLoop(TableOperations& table) : table_(table) {}
+
+  // What is added must outlive this; run() needs a snapshot.
+  void add(const MetadataChange& change) { steps_.push_back({&change, nullptr}); }
+  void add(const SnapshotChange& change) {
+    steps_.push_back({nullptr, std::make_unique<StagedSnapshot>(table_.io(), change, random_id())});
+    last_ = steps_.back().staged.get();
+    own_.insert(last_->snapshot_id());
+  }
 
   CommitResult run() {
     LoadedTable base = table_.load();
     int64_t num_tries = 0;
     for (Backoff backoff(retry_options(*base.metadata));; backoff.wait()) {
       if (num_tries > 0) base = load_again(backoff);
-      const TryPlan plan = plan_on(*base.metadata);
-      if (plan.landed_snapshot || plan.already_done) {
-        sync_metadata_folder(table_, *base.metadata);
-        return {plan.landed_snapshot.value_or(0), plan.landed_snapshot != snapshot_id_, base};
-      }
-      check_partition_spec(*base.metadata, commit_.written_spec, commit_.written_schema);
-      check_field_ids(*base.metadata, commit_.written_schema);
-      if (backoff.exhausted()) fail_exhausted(table_, unsettled_.has_value(), num_tries);
+      if (const auto landed = find_landed(*base.metadata)) return recognised(*landed, base);
+      if (num_tries > 0 && backoff.exhausted()) fail_exhausted(table_, unsettled_.has_value(), num_tries);
       ++num_tries;
 
-      TableMetadata next = staged_.stage(*base.metadata);
-      for (const std::string& key : plan.remove_properties) next.properties.erase(key);
-      for (const auto& [key, value] : plan.set_properties) next.properties[key] = value;
+      TableMetadata next = *base.metadata;
+      for (Step& step : steps_) {
+        if (!step.staged) {
+          (*step.metadata)(next);
+          continue;
+        }
+        const TryPlan plan = plan_on(next, *step.staged);
+        if (plan.landed_snapshot || plan.already_done) return recognised(plan.landed_snapshot.value_or(0), base);
+        next = stage(*step.staged, plan, next);
+      }
       const TableOperations::Published published = publish(base, std::move(next));
       if (published.outcome == PublishOutcome::landed) {
-        staged_.keep_named();
-        return {snapshot_id_, false, published.table};
+        for_each_staged([](StagedSnapshot& staged) { staged.keep_named(); });
+        return {last_->snapshot_id(), false, published.table};
       }
-      if (published.outcome == PublishOutcome::lost) staged_.drop_list();
+      if (published.outcome == PublishOutcome::lost) {
+        for_each_staged([](StagedSnapshot& staged) { staged.drop_list(); });
+      }
       if (published.outcome == PublishOutcome::unknown) unsettled_ = base;
     }
   }
 
  private:
-  // What this try is to do: first of all, see whether it was done (P3.1).
-  TryPlan plan_on(const TableMetadata& base) const {
-    TryPlan plan;
-    if (base.find_snapshot(snapshot_id_)) {
-      plan.landed_snapshot = snapshot_id_;
-    } else if (commit_.commit_id) {
-      plan.landed_snapshot = find_commit(base, commit_.branch, *commit_.commit_id);
+  struct Step {
+    const MetadataChange* metadata;          // or
+    std::unique_ptr<StagedSnapshot> staged;  // one is nullptr
+  };
+
+  template <class Visit>
+  void for_each_staged(const Visit& visit) {
+    for (Step& step : steps_) {
+      if (step.staged) visit(*step.staged);
     }
-    if (!plan.landed_snapshot && commit_.plan_try)
-      plan = commit_.plan_try(base, snapshot_id_, base.last_sequence_number + 1);
-    return plan;
+  }
+
+  // First of all, see whether it was done (P3.1): by an earlier try of this call, or under the same id.
+  std::optional<int64_t> find_landed(const TableMetadata& base) {
+    if (base.find_snapshot(last_->snapshot_id())) return last_->snapshot_id();
+    std::optional<int64_t> landed;
+    for_each_staged([&](StagedSnapshot& staged) {
+      const SnapshotChange& change = staged.change();
+      if (!landed && change.commit_id) landed = find_commit(base, change.branch, *change.commit_id);
+    });
+    return landed;
+  }
+
+  static TryPlan plan_on(const TableMetadata& base, const StagedSnapshot& staged) {
+    const SnapshotChange& change = staged.change();
+    return change.plan_try ? change.plan_try(base, staged.snapshot_id(), base.last_sequence_number + 1) : TryPlan();
+  }
+
+  TableMetadata stage(StagedSnapshot& staged, const TryPlan& plan, const TableMetadata& base) {
+    const SnapshotChange& change = staged.change();
+    if (change.required_spec) check_partition_spec(base, *change.required_spec, change.written_schema);
+    check_field_ids(base, change.written_schema);
+    check_conflicts(base, change, own_, *table_.io());
+    TableMetadata next = staged.stage(base);
+    for (const std::string& key : plan.remove_properties) next.properties.erase(key);
+    for (const auto& [key, value] : plan.set_properties) next.properties[key] = value;
+    return next;
+  }
+
+  CommitResult recognised(int64_t snapshot_id, const LoadedTable& base) {
+    sync_metadata_folder(table_, *base.metadata);
+    return {snapshot_id, !own_.contains(snapshot_id), base};
   }
 
   // The base of a further try. While an earlier one is not settled, it may only be put again on the same base, where
@@ -91,11 +137,11 @@ class AppendLoop {
     while (true) {
       try {
         LoadedTable head = table_.load();
-        if (!unsettled_ || head.metadata->find_snapshot(snapshot_id_)) return head;
+        if (!unsettled_ || head.metadata->find_snapshot(last_->snapshot_id())) return head;
         if (head.version == unsettled_->version && head.file_version == unsettled_->file_version) return head;
-        if (!proves_lost(head, *unsettled_, commit_.branch)) fail_exhausted(table_, true, 0);
+        if (!proves_lost(head, *unsettled_, last_->change().branch)) fail_exhausted(table_, true, 0);
         unsettled_.reset();
-        staged_.set_may_be_named(false);
+        set_may_be_named(false);
         return head;
       } catch (const Error& e) {
         if (!unsettled_ || e.kind() == ErrorKind::commit_unknown) throw;
@@ -115,37 +161,62 @@ class AppendLoop {
   }
 
   TableOperations::Published publish(const LoadedTable& base, TableMetadata next) {
-    staged_.set_may_be_named(true);  // until an answer says otherwise
+    set_may_be_named(true);  // until an answer says otherwise
     try {
-      TableOperations::Published published = table_.publish(base, std::move(next), snapshot_id_);
+      TableOperations::Published published = table_.publish(base, std::move(next), last_->snapshot_id());
       if (published.outcome == PublishOutcome::lost) unsettled_.reset();  // of the same base and name: lost together
-      staged_.set_may_be_named(unsettled_ || published.outcome == PublishOutcome::unknown);
+      set_may_be_named(unsettled_ || published.outcome == PublishOutcome::unknown);
       return published;
     } catch (const Error&) {
-      staged_.set_may_be_named(unsettled_.has_value());  // nothing of this try stands
+      set_may_be_named(unsettled_.has_value());  // nothing of this try stands
       throw;
     }
   }
 
+  void set_may_be_named(bool may_be_named) {
+    for_each_staged([&](StagedSnapshot& staged) { staged.set_may_be_named(may_be_named); });
+  }
+
   TableOperations& table_;
-  const AppendCommit& commit_;
-  const int64_t snapshot_id_;  // chosen once, kept across tries: a late answer to any of them is recognised by it
-  StagedAppend staged_;
+  std::vector<Step> steps_;
+  std::set<int64_t> own_;           // snapshot ids: chosen once, kept across tries, so that a late answer is recognised
+  StagedSnapshot* last_ = nullptr;  // all land together; its id stands for them
   std::optional<LoadedTable> unsettled_;  // the base of a try whose outcome is not known
 };
 
-}  // namespace
-
-CommitResult commit_append(TableOperations& table, const AppendCommit& commit) {
+CommitResult run(TableOperations& table, CommitLoop& loop) {
   Span span("iceberg.commit");
   span.set("table", table.location());
-  span.set("files", static_cast<int64_t>(commit.files.size()));
-  CommitResult result = AppendLoop(table, commit).run();
+  CommitResult result = loop.run();
   span.set("snapshot", result.snapshot_id);
   return result;
 }
 
-CommitResult commit_metadata(TableOperations& table, const std::function<bool(TableMetadata& next)>& change) {
+}  // namespace
+
+CommitResult commit_snapshot(TableOperations& table, const SnapshotChange& change) {
+  CommitLoop loop(table);
+  loop.add(change);
+  return run(table, loop);
+}
+
+CommitResult commit_transaction(TableOperations& table, const std::vector<Change>& changes) {
+  const bool has_snapshot = std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+    return std::holds_alternative<SnapshotChange>(change);
+  });
+  if (!has_snapshot) {
+    return commit_metadata(table, [&](TableMetadata& next) {
+      bool changed = false;
+      for (const Change& change : changes) changed = std::get<MetadataChange>(change)(next) || changed;
+      return changed;
+    });
+  }
+  CommitLoop loop(table);
+  for (const Change& change : changes) std::visit([&](const auto& step) { loop.add(step); }, change);
+  return run(table, loop);
+}
+
+CommitResult commit_metadata(TableOperations& table, const MetadataChange& change) {
   LoadedTable base = table.load();
   bool is_unknown = false;
   int64_t num_tries = 0;

@@ -1,74 +1,8 @@
 #include "iceberg/scan/delete_index.h"
 
-#include <bit>
-#include <cmath>
-#include <limits>
-
 #include "base/error.h"
-#include "iceberg/schema.h"
 
 namespace firn::iceberg {
-
-namespace {
-
-// One value, with integers and floats widened: manifests written before and after a promotion say the same partition.
-struct AppendKey {
-  std::string& out;
-
-  void bytes(char tag, const void* data, size_t size) {
-    out.push_back(tag);
-    out.append(static_cast<const char*>(data), size);
-  }
-  void operator()(std::monostate) { out.push_back('n'); }
-  void operator()(bool value) { out += value ? "bt" : "bf"; }
-  void operator()(int32_t value) { (*this)(static_cast<int64_t>(value)); }
-  void operator()(int64_t value) { bytes('i', &value, sizeof(value)); }
-  void operator()(float value) { (*this)(static_cast<double>(value)); }
-  void operator()(double value) {
-    if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // one NaN for all
-    bytes('f', &value, sizeof(value));
-  }
-  void operator()(const arrow::Decimal128& value) {
-    const auto little_endian = value.ToBytes();
-    bytes('d', little_endian.data(), little_endian.size());
-  }
-  void operator()(const std::string& value) {
-    const uint64_t size = value.size();
-    bytes('s', &size, sizeof(size));
-    out += value;
-  }
-  void operator()(const NestedJson& value) { (*this)(value.text); }
-};
-
-// Whether paths of the data files in a position delete file may include `path`. Bounds may be truncated.
-bool paths_might_include(const DataFile& deletes, const std::string& path) {
-  const auto lower = deletes.lower_bounds.find(kDeleteFilePathFieldId);
-  const auto upper = deletes.upper_bounds.find(kDeleteFilePathFieldId);
-  return (lower == deletes.lower_bounds.end() || lower->second <= path) &&
-         (upper == deletes.upper_bounds.end() || path <= upper->second);
-}
-
-}  // namespace
-
-std::string partition_key(int32_t spec_id, const std::vector<Value>& partition) {
-  std::string key;
-  AppendKey append{key};
-  append(spec_id);
-  for (const Value& value : partition) std::visit(append, value);
-  return key;
-}
-
-bool is_deletion_vector(const DataFile& file) {
-  return file.content == FileContent::position_deletes && file.file_format == "PUFFIN";
-}
-
-std::string single_data_file(const DataFile& position_deletes) {
-  if (!position_deletes.referenced_data_file.empty()) return position_deletes.referenced_data_file;
-  const auto lower = position_deletes.lower_bounds.find(kDeleteFilePathFieldId);
-  const auto upper = position_deletes.upper_bounds.find(kDeleteFilePathFieldId);
-  if (lower == position_deletes.lower_bounds.end() || upper == position_deletes.upper_bounds.end()) return "";
-  return lower->second == upper->second ? lower->second : "";  // a truncated upper bound is raised, so it differs
-}
 
 void DeleteIndex::add(DataFile file, int64_t data_sequence_number, bool is_global) {
   empty_ = false;
@@ -113,7 +47,7 @@ std::vector<std::shared_ptr<const DataFile>> DeleteIndex::applicable(const DataF
       if (entry.data_sequence_number >= data_sequence_number) result.push_back(entry.file);
     }
     for (const Entry& entry : entries_of(positions_by_partition_, partition)) {
-      if (entry.data_sequence_number >= data_sequence_number && paths_might_include(*entry.file, data_file.file_path)) {
+      if (entry.data_sequence_number >= data_sequence_number && may_name(*entry.file, data_file.file_path)) {
         result.push_back(entry.file);
       }
     }

@@ -8,19 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "iceberg/manifest/manifest.h"
+#include "iceberg/manifest/file_identity.h"
 
 namespace firn::iceberg {
-
-// Spec id and tuple as bytes, equal where the partitions are.
-std::string partition_key(int32_t spec_id, const std::vector<Value>& partition);
-
-// True for the deletion vectors among the position deletes: blobs of Puffin files.
-bool is_deletion_vector(const DataFile& file);
-
-// The data file that a position delete file is all about, or empty: by its reference, else by equal bounds of its
-// paths.
-std::string single_data_file(const DataFile& position_deletes);
 
 // Built on one thread, then read by any number.
 class DeleteIndex {

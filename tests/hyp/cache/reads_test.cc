@@ -169,9 +169,9 @@ TEST(Reads, LegacyRowsComeFirstAndUnsortedFilesAreSorted) {
                                  {check(ids.Finish(), "test"), check(seqs.Finish(), "test"), no_text, no_text});
     iceberg::AppendWriter writer(cache.io(), *held->table.metadata);
     writer.write(batch);
-    iceberg::commit_append(
+    iceberg::commit_snapshot(
         *held->operations,
-        {.files = writer.finish(), .written_schema = metadata.schema(), .written_spec = metadata.spec()});
+        {.added = writer.finish(), .written_schema = metadata.schema(), .required_spec = metadata.spec()});
   }
   const auto all = read_sequenced(cache, kPartition);
   EXPECT_EQ(ids_of(all), (std::vector<int64_t>{100, 101, 1, 2, 3, 4, 5, 6, 7, 8, 9}));

@@ -119,11 +119,11 @@ void append_with_nan(const Cache& cache, const PartitionId& partition, const Lin
   const auto held = cache.hold(partition);
   iceberg::AppendWriter writer(cache.io(), *held->table.metadata, {});
   writer.write(batch);
-  iceberg::AppendCommit commit;
-  commit.files = writer.finish();
+  iceberg::SnapshotChange commit;
+  commit.added = writer.finish();
   commit.written_schema = held->table.metadata->schema();
-  commit.written_spec = held->table.metadata->spec();
-  iceberg::commit_append(*held->operations, commit);
+  commit.required_spec = held->table.metadata->spec();
+  iceberg::commit_snapshot(*held->operations, commit);
 }
 
 // Several files a partition, of several pages, and spooled rows.

@@ -200,7 +200,7 @@ TEST(MovedTables, AreReadAndWrittenWhereTheyLie) {
   create_filesystem_table(io, tiny_metadata(folder / "warehouse/t"));
   {
     const auto table = open_filesystem_table(io, folder / "warehouse/t");
-    commit_append(*table, tiny_append(*table->load().metadata, folder / "warehouse/t/data/a.parquet"));
+    commit_snapshot(*table, tiny_append(*table->load().metadata, folder / "warehouse/t/data/a.parquet"));
   }
   rename_file(folder / "warehouse", folder / "elsewhere");
   for (const std::string& spelling :
@@ -209,7 +209,7 @@ TEST(MovedTables, AreReadAndWrittenWhereTheyLie) {
     EXPECT_EQ(live_paths(*open_filesystem_table(io, spelling)).front(), folder / "warehouse/t/data/a.parquet");
   }
   const auto table = open_filesystem_table(io, folder / "elsewhere/t");
-  commit_append(*table, tiny_append(*table->load().metadata, folder / "warehouse/t/data/b.parquet"));
+  commit_snapshot(*table, tiny_append(*table->load().metadata, folder / "warehouse/t/data/b.parquet"));
   rename_file(folder / "elsewhere", folder / "warehouse");
   EXPECT_EQ(live_paths(*open_filesystem_table(io, folder / "warehouse/t")).size(), 2u);
 }

@@ -20,9 +20,9 @@ class Append : public ::testing::Test {
     return open_filesystem_table(store, kLocation);
   }
   CommitResult append(TableOperations& table, std::vector<DataFile> files) {
-    AppendCommit commit = tiny_append(*table.load().metadata, "");
-    commit.files = std::move(files);
-    return commit_append(table, commit);
+    SnapshotChange commit = tiny_append(*table.load().metadata, "");
+    commit.added = std::move(files);
+    return commit_snapshot(table, commit);
   }
   std::vector<ManifestFile> manifests(const LoadedTable& table) {
     const std::string& path = table.metadata->current_snapshot()->manifest_list;
@@ -155,9 +155,9 @@ TEST_F(Append, NothingThatThisProcessWroteIsReadBack) {
 TEST_F(Append, ABranchTakesCommitsOfItsOwn) {
   const auto table = make();
   append(*table, {tiny_file("a")});
-  AppendCommit commit = tiny_append(*table->load().metadata, "b");
+  SnapshotChange commit = tiny_append(*table->load().metadata, "b");
   commit.branch = "dev";
-  const CommitResult result = commit_append(*table, commit);
+  const CommitResult result = commit_snapshot(*table, commit);
   const TableMetadata& metadata = *result.table.metadata;
   EXPECT_EQ(metadata.refs.at("dev").snapshot_id, result.snapshot_id);
   EXPECT_EQ(metadata.find_snapshot(result.snapshot_id)->parent_snapshot_id, metadata.current_snapshot_id);

@@ -39,11 +39,11 @@ class Outcome : public ::testing::Test {
     create_filesystem_table(store, tiny_metadata(kLocation, std::move(properties)));
     table = open_filesystem_table(store, kLocation);
   }
-  AppendCommit append_of(const std::string& path) { return tiny_append(*table->load().metadata, path); }
+  SnapshotChange append_of(const std::string& path) { return tiny_append(*table->load().metadata, path); }
   // A commit by another process, which sees none of the lies meant for ours.
   void append_elsewhere(const std::string& path) {
     const auto other = open_filesystem_table(store, kLocation);
-    commit_append(*other, tiny_append(*other->load().metadata, path));
+    commit_snapshot(*other, tiny_append(*other->load().metadata, path));
   }
   // Runs `work` just before the first try of the next commit is published.
   void before_publishing(std::function<void()> work) {
@@ -73,7 +73,7 @@ TEST_F(Outcome, ALostTryIsStagedAgainWithTheSameManifests) {
     if (std::string(name) != "commit.publish" || ++tries % 2 == 0) return;  // every other is the other writer's
     if (tries <= 5) append_elsewhere("other" + std::to_string(tries));
   });
-  const CommitResult result = commit_append(*table, append_of("ours"));
+  const CommitResult result = commit_snapshot(*table, append_of("ours"));
   set_fault_handler(nullptr);
   EXPECT_FALSE(result.recognised);
   EXPECT_EQ(live_paths(*table), (Strings{"other1", "other3", "other5", "ours"}));
@@ -91,7 +91,7 @@ TEST_F(Outcome, WhenRetriesRunOutNothingStaysBehind) {
     append_elsewhere(std::to_string(other++));
     --depth;
   });
-  EXPECT_EQ(kind_of([&] { commit_append(*table, append_of("ours")); }), ErrorKind::commit_conflict);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, append_of("ours")); }), ErrorKind::commit_conflict);
   store->before_put(nullptr);
   EXPECT_EQ(other, 3);
   EXPECT_EQ(live_paths(*table), (Strings{"0", "1", "2"}));
@@ -103,7 +103,7 @@ TEST_F(Outcome, ACommitWhoseAnswerWasLostIsOneSnapshotWithOneEntry) {
     SCOPED_TRACE(static_cast<int>(lie));
     make({});
     store->lie_once("v2.metadata.json", lie);
-    const CommitResult result = commit_append(*table, append_of("ours"));
+    const CommitResult result = commit_snapshot(*table, append_of("ours"));
     store->deliver_late();
     EXPECT_EQ(num_snapshots(), 1u);
     EXPECT_EQ(live_paths(*table), Strings{"ours"});
@@ -114,14 +114,14 @@ TEST_F(Outcome, ACommitWhoseAnswerWasLostIsOneSnapshotWithOneEntry) {
 TEST_F(Outcome, WithoutAnAnswerNothingIsDeletedAndALatePutIsFoundByItsId) {
   make({{"commit.retry.num-retries", "1"}, {"commit.status-check.num-retries", "1"}});
   for (int i = 0; i < 4; ++i) store->lie_once("v2.metadata.json", Lie::late);
-  AppendCommit commit = append_of("ours");
+  SnapshotChange commit = append_of("ours");
   commit.commit_id = CommitId{"firn.commit-id", "one", 0};
-  EXPECT_EQ(kind_of([&] { commit_append(*table, commit); }), ErrorKind::commit_unknown);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, commit); }), ErrorKind::commit_unknown);
   EXPECT_FALSE(files_like("-m0.avro").empty());
   EXPECT_FALSE(files_like("/snap-").empty());
 
   store->deliver_late();
-  const CommitResult again = commit_append(*table, commit);
+  const CommitResult again = commit_snapshot(*table, commit);
   EXPECT_TRUE(again.recognised);
   EXPECT_EQ(num_snapshots(), 1u);
   EXPECT_EQ(live_paths(*table), Strings{"ours"});
@@ -135,7 +135,7 @@ TEST_F(Outcome, ATryAfterAnUnknownOneRecognisesItsOwnLateSnapshot) {
   store->before_put([&](const std::string& path) {
     if (path.ends_with("v2.metadata.json") && ++puts == 2) store->deliver_late();
   });
-  const CommitResult result = commit_append(*table, append_of("ours"));
+  const CommitResult result = commit_snapshot(*table, append_of("ours"));
   EXPECT_EQ(puts, 2);
   EXPECT_FALSE(result.recognised);
   EXPECT_EQ(num_snapshots(), 1u);
@@ -169,21 +169,21 @@ class Overtaken : public Outcome {
 
 TEST_F(Overtaken, ATryIsMadeAgainWhereTheOthersHistoryProvesItLost) {
   let_others_overtake([](TableMetadata& next) { next.properties["owner"] = "other"; });
-  EXPECT_FALSE(commit_append(*table, append_of("ours")).recognised);
+  EXPECT_FALSE(commit_snapshot(*table, append_of("ours")).recognised);
   EXPECT_EQ(live_paths(*table), (Strings{"a", "b", "c", "first", "ours"}));
 }
 
 TEST_F(Overtaken, ATryIsNotMadeAgainWhereTheHistoryIsCut) {
   let_others_overtake(
       [](TableMetadata& next) { next.snapshots.erase(next.snapshots.begin(), next.snapshots.end() - 1); });
-  EXPECT_EQ(kind_of([&] { commit_append(*table, append_of("ours")); }), ErrorKind::commit_unknown);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, append_of("ours")); }), ErrorKind::commit_unknown);
   EXPECT_EQ(live_paths(*table), (Strings{"a", "b", "c", "first"}));
   EXPECT_EQ(files_like("-m0.avro").size(), 5u);  // nothing that it may name was deleted
 }
 
 TEST_F(Overtaken, ATableThatCannotBeReadAfterAnUnansweredTryIsUnknownNotFailed) {
   before_publishing([this] { store->break_path(".metadata.json", 1000); });
-  EXPECT_EQ(kind_of([&] { commit_append(*table, append_of("ours")); }), ErrorKind::commit_unknown);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, append_of("ours")); }), ErrorKind::commit_unknown);
   store->break_path(".metadata.json", 0);
   EXPECT_EQ(live_paths(*table), Strings{"first"});
 }
@@ -194,7 +194,7 @@ TEST_F(Outcome, ThreadsThatShareATableLoseNothing) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([this, thread] {
-      for (int i = 0; i < kAppends; ++i) commit_append(*table, append_of(fmt::format("{}-{}", thread, i)));
+      for (int i = 0; i < kAppends; ++i) commit_snapshot(*table, append_of(fmt::format("{}-{}", thread, i)));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -203,13 +203,13 @@ TEST_F(Outcome, ThreadsThatShareATableLoseNothing) {
 }
 
 TEST_F(Outcome, AZombieAndItsSuccessorDoNotBothLand) {
-  AppendCommit zombie = append_of("zombie's");
+  SnapshotChange zombie = append_of("zombie's");
   zombie.commit_id = CommitId{"firn.commit-id", "run-1", 0};
-  AppendCommit successor = append_of("successor's");
+  SnapshotChange successor = append_of("successor's");
   successor.commit_id = zombie.commit_id;
   CommitResult first;
-  before_publishing([&] { first = commit_append(*open_filesystem_table(store, kLocation), successor); });
-  const CommitResult second = commit_append(*table, zombie);
+  before_publishing([&] { first = commit_snapshot(*open_filesystem_table(store, kLocation), successor); });
+  const CommitResult second = commit_snapshot(*table, zombie);
   EXPECT_FALSE(first.recognised);
   EXPECT_TRUE(second.recognised);
   EXPECT_EQ(second.snapshot_id, first.snapshot_id);
@@ -218,13 +218,13 @@ TEST_F(Outcome, AZombieAndItsSuccessorDoNotBothLand) {
 }
 
 TEST_F(Outcome, ATryThatItsPlanRefusesLeavesNothing) {
-  AppendCommit commit = append_of("ours");
+  SnapshotChange commit = append_of("ours");
   commit.plan_try = [](const TableMetadata& base, int64_t, int64_t) -> TryPlan {
     if (base.current_snapshot_id) fail(ErrorKind::destination_behind, "refused");
     return {};
   };
   before_publishing([&] { append_elsewhere("other"); });
-  EXPECT_EQ(kind_of([&] { commit_append(*table, commit); }), ErrorKind::destination_behind);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, commit); }), ErrorKind::destination_behind);
   EXPECT_EQ(live_paths(*table), Strings{"other"});
   EXPECT_EQ(files_like(".avro").size(), 2u);
 }
@@ -232,7 +232,7 @@ TEST_F(Outcome, ATryThatItsPlanRefusesLeavesNothing) {
 // P3.3: compare and set on a property, in the same commit as the rows.
 TEST_F(Outcome, AnOffsetMovesWithItsRowsOrNotAtAll) {
   const auto unit = [&](const std::string& path, int64_t since, int64_t until) {
-    AppendCommit commit = append_of(path);
+    SnapshotChange commit = append_of(path);
     commit.plan_try = [=](const TableMetadata& base, int64_t snapshot_id, int64_t sequence_number) -> TryPlan {
       const int64_t last = base.int_property("offset", 0);
       TryPlan plan;
@@ -245,18 +245,18 @@ TEST_F(Outcome, AnOffsetMovesWithItsRowsOrNotAtAll) {
     };
     return commit;
   };
-  const CommitResult first = commit_append(*table, unit("a", 0, 10));
+  const CommitResult first = commit_snapshot(*table, unit("a", 0, 10));
   EXPECT_EQ(first.table.metadata->property("offset", ""), "10");
   EXPECT_EQ(first.table.metadata->int_property("offset.snapshot", 0), first.snapshot_id);
   EXPECT_EQ(first.table.metadata->int_property("offset.sequence", 0), 1);
   // Two of the next unit at once: one lands, the other sees it on its second base.
   CommitResult other;
-  before_publishing([&] { other = commit_append(*open_filesystem_table(store, kLocation), unit("b", 10, 20)); });
-  const CommitResult ours = commit_append(*table, unit("b again", 10, 20));
+  before_publishing([&] { other = commit_snapshot(*open_filesystem_table(store, kLocation), unit("b", 10, 20)); });
+  const CommitResult ours = commit_snapshot(*table, unit("b again", 10, 20));
   EXPECT_TRUE(ours.recognised);
   EXPECT_EQ(ours.snapshot_id, other.snapshot_id);
   EXPECT_EQ(live_paths(*table), (Strings{"a", "b"}));
-  EXPECT_EQ(kind_of([&] { commit_append(*table, unit("c", 30, 40)); }), ErrorKind::destination_behind);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, unit("c", 30, 40)); }), ErrorKind::destination_behind);
 }
 
 // P2: both writers would give their column the next free id.
@@ -269,23 +269,23 @@ TEST_F(Outcome, TwoWritersThatAddAColumnEachNeverSwapThem) {
   EXPECT_EQ(with_b.metadata->schema().find_field("b")->id, 4);
 
   // One that wrote files with "b" as id 3, staged on the old base.
-  AppendCommit stale = append_of("stale");
+  SnapshotChange stale = append_of("stale");
   const EvolvedSchema guess =
       union_by_name(start.metadata->schema(), with_column(start.metadata->schema(), "b", TypeId::long_),
                     start.metadata->last_column_id, 2);
   ASSERT_EQ(guess.schema.find_field("b")->id, 3);
   stale.written_schema = guess.schema;
-  EXPECT_EQ(kind_of([&] { commit_append(*table, stale); }), ErrorKind::schema_mismatch);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, stale); }), ErrorKind::schema_mismatch);
   EXPECT_TRUE(files_like(".avro").empty());
   EXPECT_EQ(num_snapshots(), 0u);
 }
 
 TEST_F(Outcome, AColumnThatAnotherWriterAddsBetweenTriesRefusesFilesWithItsId) {
   const Schema guess = union_by_name(tiny_schema(), with_column(tiny_schema(), "b", TypeId::long_), 2, 2).schema;
-  AppendCommit commit = append_of("ours");
+  SnapshotChange commit = append_of("ours");
   commit.written_schema = guess;
   // The id was never given out: refused at once.
-  EXPECT_EQ(kind_of([&] { commit_append(*table, commit); }), ErrorKind::schema_mismatch);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, commit); }), ErrorKind::schema_mismatch);
   evolve_schema(*table, with_column(tiny_schema(), "b", TypeId::long_));
   EXPECT_EQ(kind_of([&] {
               before_publishing([&] {
@@ -297,7 +297,7 @@ TEST_F(Outcome, AColumnThatAnotherWriterAddsBetweenTriesRefusesFilesWithItsId) {
                   return true;
                 });
               });
-              commit_append(*table, commit);
+              commit_snapshot(*table, commit);
             }),
             ErrorKind::schema_mismatch);
   EXPECT_EQ(num_snapshots(), 0u);
@@ -309,7 +309,7 @@ TEST_F(Outcome, PromotionAndColumnsDroppedOrAddedSinceAreNoMismatch) {
   for (const std::string& path : store->paths()) store->remove(path);
   create_filesystem_table(store, new_table_metadata(kLocation, narrow, {}, {}, tiny_properties(), now_ms()));
   table = open_filesystem_table(store, kLocation);
-  const AppendCommit commit = append_of("ours");
+  const SnapshotChange commit = append_of("ours");
   commit_metadata(*table, [&](TableMetadata& next) {
     set_current_schema(next,
                        Schema({Field{.id = 1, .name = "n", .type = Type::primitive(TypeId::long_)},
@@ -317,12 +317,12 @@ TEST_F(Outcome, PromotionAndColumnsDroppedOrAddedSinceAreNoMismatch) {
                        3);
     return true;
   });
-  commit_append(*table, commit);
+  commit_snapshot(*table, commit);
   EXPECT_EQ(live_paths(*table), Strings{"ours"});
 }
 
 TEST_F(Outcome, AnotherDefaultSpecIsDrift) {
-  const AppendCommit commit = append_of("ours");
+  const SnapshotChange commit = append_of("ours");
   before_publishing([&] {
     const auto other = open_filesystem_table(store, kLocation);
     commit_metadata(*other, [&](TableMetadata& next) {
@@ -334,7 +334,7 @@ TEST_F(Outcome, AnotherDefaultSpecIsDrift) {
       return true;
     });
   });
-  EXPECT_EQ(kind_of([&] { commit_append(*table, commit); }), ErrorKind::partition_spec_drift);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, commit); }), ErrorKind::partition_spec_drift);
   EXPECT_TRUE(files_like(".avro").empty());
 }
 
@@ -359,7 +359,7 @@ TEST_F(Outcome, MetadataCommitsAreAppliedAgainUntilTheyHold) {
 }
 
 TEST_F(Outcome, ATableMadeAnewBetweenTriesIsNotCommittedTo) {
-  const AppendCommit commit = append_of("ours");
+  const SnapshotChange commit = append_of("ours");
   before_publishing([&] {
     for (const std::string& path : store->paths()) {
       if (path.find("/metadata/v") != std::string::npos) store->remove(path);
@@ -367,7 +367,7 @@ TEST_F(Outcome, ATableMadeAnewBetweenTriesIsNotCommittedTo) {
     create_filesystem_table(store, tiny_metadata(kLocation));
     append_elsewhere("of the new table");
   });
-  EXPECT_EQ(kind_of([&] { commit_append(*table, commit); }), ErrorKind::not_found);
+  EXPECT_EQ(kind_of([&] { commit_snapshot(*table, commit); }), ErrorKind::not_found);
   EXPECT_EQ(live_paths(*open_filesystem_table(store, kLocation)), Strings{"of the new table"});
 }
 

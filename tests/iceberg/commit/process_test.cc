@@ -22,9 +22,9 @@ CommitResult append_file(const std::string& location, const std::string& name, s
   const auto table = open_filesystem_table(make_local_file_io(), location);
   const std::string path = location + "/data/" + name;
   table->io()->put_if_absent(path, "rows");
-  AppendCommit commit = tiny_append(*table->load().metadata, path);
+  SnapshotChange commit = tiny_append(*table->load().metadata, path);
   commit.commit_id = std::move(id);
-  return commit_append(*table, commit);
+  return commit_snapshot(*table, commit);
 }
 
 TEST(Processes, FourOf25AppendsEachMake100Rows) {
