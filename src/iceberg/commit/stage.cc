@@ -68,6 +68,7 @@ StagedSnapshot::StagedSnapshot(std::shared_ptr<FileIO> io, const SnapshotChange&
     : io_(std::move(io)), change_(change), snapshot_id_(snapshot_id), uuid_(uuid_v4()), removal_(change) {
   if (!change_.required_spec) return;
   for (const DataFile& file : change_.added) {
+    if (file.content == FileContent::position_deletes) continue;  // of the spec of their data file
     if (file.partition_spec_id != change_.required_spec->spec_id) {
       fail(ErrorKind::invalid_argument, "file {} is not one of partition spec {}", file.file_path,
            change_.required_spec->spec_id);

@@ -1,47 +1,18 @@
 // The footer of Puffin files: magic, JSON payload (may be an LZ4 frame), payload size, flags, magic.
-#include <arrow/util/compression.h>
-
-#include "base/arrow_status.h"
+#include "base/error.h"
+#include "iceberg/puffin/compression.h"
 #include "iceberg/puffin/puffin.h"
 
 namespace firn::iceberg {
 
 namespace {
 
-constexpr std::string_view kPuffinMagic = "PFA1";
 constexpr int64_t kFooterPayloadBytesMax = 256 << 20;  // decompressed; what is above is taken for hostile
 
 int32_t load_int32(std::string_view bytes) {
   uint32_t value = 0;
   for (size_t i = 0; i < 4; ++i) value |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
   return static_cast<int32_t>(value);
-}
-
-std::string decompress_lz4_frame(std::string_view payload, std::string_view where) {
-  auto codec = check(arrow::util::Codec::Create(arrow::Compression::LZ4_FRAME), "create the LZ4 codec");
-  auto decompressor = check(codec->MakeDecompressor(), "create an LZ4 decompressor");
-  std::string out;
-  std::string chunk(64 << 10, '\0');
-  size_t consumed = 0;
-  while (!decompressor->IsFinished()) {
-    const auto result = decompressor->Decompress(
-        static_cast<int64_t>(payload.size() - consumed), reinterpret_cast<const uint8_t*>(payload.data()) + consumed,
-        static_cast<int64_t>(chunk.size()), reinterpret_cast<uint8_t*>(chunk.data()));
-    if (!result.ok()) {
-      fail(ErrorKind::corrupt, "{}: the Puffin footer is no LZ4 frame: {}", where, result.status().ToString());
-    }
-    const auto& step = *result;
-    consumed += static_cast<size_t>(step.bytes_read);
-    out.append(chunk, 0, static_cast<size_t>(step.bytes_written));
-    if (static_cast<int64_t>(out.size()) > kFooterPayloadBytesMax) {
-      fail(ErrorKind::corrupt, "{}: the Puffin footer decompresses to more than {} bytes", where,
-           kFooterPayloadBytesMax);
-    }
-    if (step.bytes_read == 0 && step.bytes_written == 0 && !decompressor->IsFinished()) {
-      fail(ErrorKind::corrupt, "{}: the Puffin footer's LZ4 frame is cut off", where);
-    }
-  }
-  return out;
 }
 
 std::map<std::string, std::string> string_map(const Json& object, std::string_view where) {
@@ -112,8 +83,8 @@ PuffinFile parse_puffin_footer(std::string_view whole_file_or_tail, int64_t file
   const uint32_t flags = static_cast<uint32_t>(load_int32(footer.substr(footer.size() - 8)));
   if ((flags & ~1U) != 0) fail(ErrorKind::unsupported, "{}: unknown Puffin footer flags {:#x}", where, flags);
   const std::string title = fmt::format("{}: Puffin footer", where);
-  const Json json =
-      (flags & 1) != 0 ? parse_json(decompress_lz4_frame(payload, where), title) : parse_json(payload, title);
+  const Json json = (flags & 1) != 0 ? parse_json(decompress_lz4_frame(payload, kFooterPayloadBytesMax, title), title)
+                                     : parse_json(payload, title);
   if (!json.is_object()) fail(ErrorKind::corrupt, "{} is no object", title);
   PuffinFile file;
   file.properties = string_map(json, title);

@@ -11,6 +11,7 @@
 #include "base/uri.h"
 #include "base/uuid.h"
 #include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/write/delete_writer.h"
 #include "iceberg/write/partitioner.h"
 #include "iceberg/write/row_sorter.h"
 #include "iceberg/write/sort_keys.h"
@@ -38,9 +39,11 @@ void for_each_run(const std::vector<uint32_t>& partitions, Visit&& visit) {
 
 struct AppendWriter::State {
   std::shared_ptr<FileIO> io;
-  Schema schema;
+  std::vector<int32_t> equality_ids;  // not empty: delete files
+  Schema schema;                      // of the files
   PartitionSpec spec;
-  int32_t sort_order_id;
+  SortOrder order;
+  std::optional<int32_t> sort_order_id;
   ParquetWriteOptions parquet_options;
   int64_t target_bytes;
   int64_t memory_bytes_max;
@@ -51,6 +54,7 @@ struct AppendWriter::State {
   bool sorts;        // else rows keep their order within a partition
   RowSorter sorter;  // of all rows, or of those whose partitions are too many to be open at once
   int64_t next_file = 0;
+  int64_t rows_written = 0;
   std::map<uint32_t, std::unique_ptr<ParquetFileWriter>> open_files;  // by partition
   std::vector<bool> to_sorter;                                        // partitions that the sorter has rows of
   std::vector<DataFile> files;
@@ -58,17 +62,19 @@ struct AppendWriter::State {
 
   State(std::shared_ptr<FileIO> file_io, const TableMetadata& metadata, const WriteOptions& options)
       : io(std::move(file_io)),
-        schema(metadata.schema()),
+        equality_ids(options.equality_ids),
+        schema(schema_of(metadata, options)),
         spec(metadata.spec()),
-        sort_order_id(metadata.sort_order().order_id),
+        order(order_of(metadata, options)),
+        sort_order_id(order_id_of(metadata, order, options)),
         parquet_options(ParquetWriteOptions::from_properties(metadata)),
         target_bytes(options.target_file_size_bytes.value_or(
             metadata.int_property("write.target-file-size-bytes", kTargetFileSizeBytes))),
         memory_bytes_max(options.memory_bytes_max),
         data_folder(metadata.property("write.data.path", join_path(metadata.location, "data"))),
         partitioner(spec, schema),
-        sort_keys(options.already_sorted ? SortOrder{} : metadata.sort_order(), schema),
-        sorts(!options.already_sorted && !metadata.sort_order().fields.empty()),
+        sort_keys(options.already_sorted ? SortOrder{} : order, schema),
+        sorts(!options.already_sorted && !order.fields.empty()),
         sorter(
             to_arrow_schema(schema), [this](const arrow::RecordBatch& batch) { return keys_of(batch); },
             options.memory_bytes_max / 2, options.spill_folder) {
@@ -91,6 +97,34 @@ struct AppendWriter::State {
     }
   }
 
+  static Schema schema_of(const TableMetadata& metadata, const WriteOptions& options) {
+    if (!options.equality_ids.empty()) return equality_delete_schema(metadata, options.equality_ids);
+    if (!options.row_lineage) return metadata.schema();
+    if (metadata.format_version < 3)
+      fail(ErrorKind::invalid_argument, "table {} has format version {}: rows have no lineage before version 3",
+           metadata.location, metadata.format_version);
+    std::vector<Field> fields = metadata.schema().fields();
+    const TypePtr type = Type::primitive(TypeId::long_);
+    fields.push_back({.id = kRowIdFieldId, .name = "_row_id", .type = type});
+    fields.push_back({.id = kLastUpdatedSequenceNumberFieldId, .name = "_last_updated_sequence_number", .type = type});
+    return Schema(std::move(fields), metadata.schema().schema_id());
+  }
+
+  static SortOrder order_of(const TableMetadata& metadata, const WriteOptions& options) {
+    if (!options.equality_ids.empty()) return {};
+    return options.sort_order ? *options.sort_order : metadata.sort_order();
+  }
+
+  // Files say an order that readers find in the table; delete files say none.
+  static std::optional<int32_t> order_id_of(const TableMetadata& metadata, const SortOrder& order,
+                                            const WriteOptions& options) {
+    if (!options.equality_ids.empty()) return std::nullopt;
+    for (const SortOrder& known : metadata.sort_orders) {
+      if (known.order_id == order.order_id && known.to_json() == order.to_json()) return order.order_id;
+    }
+    return 0;
+  }
+
   SortKeys keys_of(const arrow::RecordBatch& batch) {
     if (spec.is_unpartitioned()) return sort_keys.encode(batch, nullptr);
     const std::vector<uint32_t> partitions = partitioner.assign(batch);
@@ -99,6 +133,7 @@ struct AppendWriter::State {
 
   void write(const std::shared_ptr<arrow::RecordBatch>& batch) {
     if (batch->num_rows() == 0) return;
+    rows_written += batch->num_rows();
     if (sorts) return sorter.add(batch);
     fan_out(batch, partitioner.assign(*batch));
   }
@@ -182,7 +217,8 @@ struct AppendWriter::State {
     std::string folder = data_folder;
     const std::string path = spec.partition_path(partitioner.values(partition), schema);
     if (!path.empty()) folder = join_path(folder, path);
-    return join_path(folder, fmt::format("{}-{:05}.parquet", file_prefix, next_file++));
+    return join_path(
+        folder, fmt::format("{}-{:05}{}.parquet", file_prefix, next_file++, equality_ids.empty() ? "" : "-deletes"));
   }
 
   void close_file(uint32_t partition) {
@@ -193,6 +229,10 @@ struct AppendWriter::State {
     file.partition = partitioner.values(partition);
     file.partition_spec_id = spec.spec_id;
     file.sort_order_id = sort_order_id;
+    if (!equality_ids.empty()) {
+      file.content = FileContent::equality_deletes;
+      file.equality_ids = equality_ids;
+    }
     files.push_back(std::move(file));
   }
 
@@ -225,6 +265,10 @@ AppendWriter::~AppendWriter() = default;
 void AppendWriter::write(const std::shared_ptr<arrow::RecordBatch>& batch) {
   state_->write(conform(batch, state_->schema));
 }
+
+int64_t AppendWriter::rows_written() const { return state_->rows_written; }
+
+int64_t AppendWriter::runs_spilled() const { return state_->sorter.runs_spilled(); }
 
 std::vector<DataFile> AppendWriter::finish() { return state_->finish(); }
 

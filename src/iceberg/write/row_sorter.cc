@@ -1,25 +1,15 @@
 #include "iceberg/write/row_sorter.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <limits>
 #include <queue>
 
 #include <arrow/array/concatenate.h>
 #include <arrow/compute/api_vector.h>
-#include <arrow/io/file.h>
-#include <arrow/ipc/reader.h>
-#include <arrow/ipc/writer.h>
 #include <arrow/util/byte_size.h>
-#include <arrow/util/compression.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "base/arrow_status.h"
 #include "base/error.h"
-#include "io/local.h"
 
 namespace firn::iceberg {
 
@@ -49,23 +39,7 @@ std::shared_ptr<arrow::RecordBatch> take(const std::shared_ptr<arrow::RecordBatc
       .record_batch();
 }
 
-// A file that has no name: it is gone when the last descriptor is closed, however this process ends.
-Descriptor make_spill_file(const std::string& folder) {
-  std::error_code error;
-  const std::string parent = folder.empty() ? std::filesystem::temp_directory_path(error).string() : folder;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  std::string name = parent + "/firn-spill-XXXXXX";
-  Descriptor fd(::mkostemp(name.data(), O_CLOEXEC));
-  if (!fd) fail_errno(errno, "create a spill file in " + parent);
-  ::unlink(name.c_str());
-  return fd;
-}
-
 }  // namespace
-
-struct RowSorter::Run {
-  Descriptor fd;
-};
 
 RowSorter::RowSorter(std::shared_ptr<arrow::Schema> schema, KeysOf keys_of, int64_t memory_bytes_max,
                      std::string spill_folder)
@@ -132,34 +106,22 @@ void RowSorter::emit_buffered(const Emit& emit) {
     emit(take(all, order, first, std::min(rows, order.size() - first)));
 }
 
-std::unique_ptr<RowSorter::Run> RowSorter::write_run(const std::function<void(const Emit&)>& produce) {
-  auto run = std::make_unique<Run>();
-  run->fd = make_spill_file(spill_folder_);
-  const int writer_fd = ::fcntl(run->fd.get(), F_DUPFD_CLOEXEC, 0);
-  if (writer_fd < 0) fail_errno(errno, "open a spill file");
-  auto stream = check(arrow::io::FileOutputStream::Open(writer_fd), "open a spill file");
-  auto options = arrow::ipc::IpcWriteOptions::Defaults();
-  options.use_threads = false;
-  if (arrow::util::Codec::IsAvailable(arrow::Compression::LZ4_FRAME))
-    options.codec = check(arrow::util::Codec::Create(arrow::Compression::LZ4_FRAME), "open a spill file");
-  auto writer = check(arrow::ipc::MakeFileWriter(stream, schema_, options), "write a spill file");
-  produce([&](const std::shared_ptr<arrow::RecordBatch>& piece) {
-    check(writer->WriteRecordBatch(*piece), "write a spill file");
-  });
-  check(writer->Close(), "write a spill file");
-  check(stream->Close(), "write a spill file");
+std::unique_ptr<SpillFile> RowSorter::write_run(const std::function<void(const Emit&)>& produce) {
+  auto run = std::make_unique<SpillFile>(spill_folder_, schema_);
+  produce([&](const std::shared_ptr<arrow::RecordBatch>& piece) { run->write(*piece); });
+  run->finish();
   return run;
 }
 
 void RowSorter::spill() {
   if (batches_.empty()) return;
-  std::unique_ptr<Run> run = write_run([this](const Emit& emit) { emit_buffered(emit); });
+  std::unique_ptr<SpillFile> run = write_run([this](const Emit& emit) { emit_buffered(emit); });
   ++runs_spilled_;
   for (size_t level = 0;; ++level) {
     if (levels_.size() == level) levels_.emplace_back();
     levels_[level].push_back(std::move(run));
     if (levels_[level].size() < kMergeRunsMax) return;
-    std::vector<std::unique_ptr<Run>> full = std::move(levels_[level]);
+    std::vector<std::unique_ptr<SpillFile>> full = std::move(levels_[level]);
     levels_[level].clear();
     run = write_run([&](const Emit& emit) { merge(std::move(full), emit); });
   }
@@ -168,7 +130,7 @@ void RowSorter::spill() {
 void RowSorter::finish(const Emit& emit) {
   if (levels_.empty()) return emit_buffered(emit);
   spill();
-  std::vector<std::unique_ptr<Run>> runs;  // oldest first: of equal rows the first comes first
+  std::vector<std::unique_ptr<SpillFile>> runs;  // oldest first: of equal rows the first comes first
   for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
     std::move(level->begin(), level->end(), std::back_inserter(runs));
   levels_.clear();
@@ -176,16 +138,16 @@ void RowSorter::finish(const Emit& emit) {
     // The newest are the shortest.
     const auto first =
         runs.end() - static_cast<std::ptrdiff_t>(std::min(kMergeRunsMax, runs.size() - kMergeRunsMax + 1));
-    std::vector<std::unique_ptr<Run>> newest(std::make_move_iterator(first), std::make_move_iterator(runs.end()));
+    std::vector<std::unique_ptr<SpillFile>> newest(std::make_move_iterator(first), std::make_move_iterator(runs.end()));
     runs.erase(first, runs.end());
     runs.push_back(write_run([&](const Emit& out) { merge(std::move(newest), out); }));
   }
   merge(std::move(runs), emit);
 }
 
-void RowSorter::merge(std::vector<std::unique_ptr<Run>> runs, const Emit& emit) const {
+void RowSorter::merge(std::vector<std::unique_ptr<SpillFile>> runs, const Emit& emit) const {
   struct Cursor {
-    std::unique_ptr<Run> run;
+    std::unique_ptr<SpillFile> run;
     std::shared_ptr<arrow::ipc::RecordBatchFileReader> reader;
     int next_batch = 0;
     std::shared_ptr<arrow::RecordBatch> batch;
@@ -212,13 +174,7 @@ void RowSorter::merge(std::vector<std::unique_ptr<Run>> runs, const Emit& emit) 
   for (size_t i = 0; i < runs.size(); ++i) {
     Cursor& cursor = cursors[i];
     cursor.run = std::move(runs[i]);
-    const int reader_fd = ::fcntl(cursor.run->fd.get(), F_DUPFD_CLOEXEC, 0);
-    if (reader_fd < 0) fail_errno(errno, "open a spill file");
-    auto options = arrow::ipc::IpcReadOptions::Defaults();
-    options.use_threads = false;
-    cursor.reader = check(arrow::ipc::RecordBatchFileReader::Open(
-                              check(arrow::io::ReadableFile::Open(reader_fd), "open a spill file"), options),
-                          "read a spill file");
+    cursor.reader = cursor.run->read();
     if (!cursor.load()) continue;
     cursor.keys = keys_of_(*cursor.batch);
     rows_max = std::min(rows_max, piece_rows(*cursor.batch, piece_bytes_));

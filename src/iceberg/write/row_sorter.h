@@ -10,6 +10,7 @@
 #include <arrow/record_batch.h>
 
 #include "iceberg/write/sort_keys.h"
+#include "iceberg/write/spill_file.h"
 
 namespace firn::iceberg {
 
@@ -32,11 +33,10 @@ class RowSorter {
   int64_t runs_spilled() const { return runs_spilled_; }
 
  private:
-  struct Run;
   void emit_buffered(const Emit& emit);
-  std::unique_ptr<Run> write_run(const std::function<void(const Emit&)>& produce);
+  std::unique_ptr<SpillFile> write_run(const std::function<void(const Emit&)>& produce);
   void spill();
-  void merge(std::vector<std::unique_ptr<Run>> runs, const Emit& emit) const;
+  void merge(std::vector<std::unique_ptr<SpillFile>> runs, const Emit& emit) const;
 
   std::shared_ptr<arrow::Schema> schema_;
   KeysOf keys_of_;
@@ -47,7 +47,7 @@ class RowSorter {
   std::vector<SortKeys> keys_;
   int64_t buffered_bytes_ = 0, buffered_rows_ = 0;
   // Level n holds runs that took n merges; later levels hold older rows.
-  std::vector<std::vector<std::unique_ptr<Run>>> levels_;
+  std::vector<std::vector<std::unique_ptr<SpillFile>>> levels_;
   int64_t runs_spilled_ = 0;
 };
 
