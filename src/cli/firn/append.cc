@@ -1,15 +1,10 @@
-// Parquet files' rows into a table.
-#include <filesystem>
-
-#include <arrow/array.h>
-#include <arrow/record_batch.h>
-#include <arrow/type.h>
-#include <parquet/arrow/reader.h>
+// Rows of files into a table, as one snapshot.
+#include <algorithm>
 
 #include "base/arrow_status.h"
 #include "cli/firn/command.h"
-#include "cli/firn/text_table.h"
-#include "iceberg/commit/commit.h"
+#include "cli/firn/progress.h"
+#include "cli/firn/row_format.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/parquet/without_field_ids.h"
 #include "iceberg/write/append_writer.h"
@@ -19,93 +14,142 @@ namespace {
 
 using iceberg::LoadedTable;
 
-std::shared_ptr<arrow::ArrayData> with_type(const arrow::ArrayData& data,
-                                            const std::shared_ptr<arrow::DataType>& type) {
-  const auto copy = std::make_shared<arrow::ArrayData>(data);
-  copy->type = type;
-  for (size_t i = 0; i < copy->child_data.size(); ++i) {
-    copy->child_data[i] = with_type(*copy->child_data[i], type->field(static_cast<int>(i))->type());
-  }
-  return copy;
+struct AppendArguments {
+  TableArgument table;
+  std::vector<std::string> files;
+  std::string format;
+  std::string branch = "main";
+  std::string commit_id, wap_id;
+  bool add_columns = false, as_json = false;
+};
+
+void print_recognised(const AppendArguments& arguments, int64_t snapshot_id) {
+  print_result(
+      arguments.as_json,
+      fmt::format("snapshot {} has commit id {} already; nothing was appended", snapshot_id, arguments.commit_id),
+      {{"snapshot-id", snapshot_id}, {"recognised", true}, {"rows", 0}, {"files", 0}});
 }
 
-// The rows of one Parquet file, read batch by batch.
-class ParquetRows {
- public:
-  ParquetRows(FileIO& io, const std::string& path) : path_(path) {
-    parquet::arrow::FileReaderBuilder builder;
-    check(builder.Open(io.open(path)), "open " + path);
-    check(builder.memory_pool(arrow::default_memory_pool())->Build(&file_), "open " + path);
-    rows_ = check(file_->GetRecordBatchReader(), "read " + path);
-    // Field ids in a file that is to be appended are another table's: columns go by name.
-    schema_ = iceberg::without_field_ids(*rows_->schema());
-  }
-  const std::shared_ptr<arrow::Schema>& schema() const { return schema_; }
-  std::shared_ptr<arrow::RecordBatch> next() {  // nullptr at the end
-    std::shared_ptr<arrow::RecordBatch> batch;
-    check(rows_->ReadNext(&batch), "read " + path_);
-    if (!batch) return nullptr;
-    arrow::ArrayVector columns;
-    for (int i = 0; i < batch->num_columns(); ++i) {
-      columns.push_back(arrow::MakeArray(with_type(*batch->column_data(i), schema_->field(i)->type())));
-    }
-    return arrow::RecordBatch::Make(schema_, batch->num_rows(), std::move(columns));
-  }
+std::vector<RowInput> open_inputs(const AppendArguments& arguments, const iceberg::Schema& schema) {
+  RowInputOptions options;
+  if (!arguments.format.empty()) options.format = parse_row_format(arguments.format);
+  options.infers_new_columns = arguments.add_columns;
+  std::vector<RowInput> inputs;
+  for (const std::string& path : arguments.files) inputs.push_back(open_rows(path, schema, options));
+  return inputs;
+}
 
- private:
-  std::string path_;
-  std::unique_ptr<parquet::arrow::FileReader> file_;
-  std::unique_ptr<arrow::RecordBatchReader> rows_;
-  std::shared_ptr<arrow::Schema> schema_;
-};
+// The columns of `rows` that `table` lacks or has with another type; whether they are required is the table's matter.
+iceberg::Schema columns_to_add(const arrow::Schema& rows, const iceberg::Schema& table) {
+  arrow::FieldVector wanted;
+  for (const auto& column : rows.fields()) {
+    const auto there = std::find_if(table.fields().begin(), table.fields().end(),
+                                    [&](const iceberg::Field& field) { return field.name == column->name(); });
+    if (there == table.fields().end()) {
+      wanted.push_back(column->WithNullable(true));
+    } else if (!column->type()->Equals(iceberg::without_field_ids(iceberg::to_arrow_type(*there->type)))) {
+      wanted.push_back(column->WithNullable(!there->required));
+    }
+  }
+  return iceberg::from_arrow_schema(arrow::Schema(std::move(wanted)));
+}
+
+// Of known failures: the files are named by nothing. Best effort: what stays falls to orphan removal.
+void remove_files(FileIO& io, const std::vector<iceberg::DataFile>& files) {
+  for (const iceberg::DataFile& file : files) {
+    try {
+      io.remove(file.file_path);
+    } catch (const Error&) {
+    }
+  }
+}
+
+int64_t write_inputs(std::vector<RowInput>& inputs, iceberg::AppendWriter& writer) {
+  Progress progress("append");
+  int64_t num_rows = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (;;) {
+      std::shared_ptr<arrow::RecordBatch> batch;
+      check(inputs[i].rows->ReadNext(&batch), "read rows");
+      if (!batch) break;
+      writer.write(batch);
+      num_rows += batch->num_rows();
+      const double done = inputs[i].done ? inputs[i].done() : -1;
+      if (done >= 0) progress.set_part((static_cast<double>(i) + done) / static_cast<double>(inputs.size()));
+      progress.say(format_counted(num_rows, "row"));
+    }
+  }
+  return num_rows;
+}
+
+void append(const AppendArguments& arguments) {
+  const auto table = open_table(arguments.table);
+  const std::optional<iceberg::CommitId> commit_id = make_commit_id(arguments.commit_id);
+  LoadedTable base = table->load();
+  if (commit_id) {  // before anything is written: an earlier run may have committed it
+    if (const auto landed = find_commit(*base.metadata, arguments.branch, *commit_id)) {
+      return print_recognised(arguments, *landed);
+    }
+  }
+  std::vector<RowInput> inputs = open_inputs(arguments, base.metadata->schema());
+  // Columns are added by commits of their own, before the first file that needs them (P2).
+  if (arguments.add_columns) {
+    for (const RowInput& input : inputs) {
+      const iceberg::Schema wanted = columns_to_add(*input.rows->schema(), base.metadata->schema());
+      if (!wanted.fields().empty()) base = evolve_schema(*table, wanted);
+    }
+  }
+  iceberg::AppendWriter writer(table->io(), *base.metadata);
+  const int64_t num_rows = write_inputs(inputs, writer);
+  iceberg::SnapshotChange change;
+  change.added = writer.finish();
+  change.written_schema = base.metadata->schema();
+  change.branch = arguments.branch;
+  change.commit_id = commit_id;
+  if (!arguments.wap_id.empty()) {
+    change.stage_only = true;
+    change.summary["wap.id"] = arguments.wap_id;
+  }
+  iceberg::CommitResult result;
+  try {
+    result = commit_snapshot(*table, change);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::commit_unknown) remove_files(*table->io(), change.added);
+    throw;
+  }
+  if (result.recognised) {
+    remove_files(*table->io(), change.added);
+    return print_recognised(arguments, result.snapshot_id);
+  }
+  print_result(
+      arguments.as_json,
+      fmt::format("{} {} in {} as snapshot {}", arguments.wap_id.empty() ? "appended" : "staged",
+                  format_counted(num_rows, "row"), format_counted(static_cast<int64_t>(change.added.size()), "file"),
+                  result.snapshot_id),
+      {{"snapshot-id", result.snapshot_id}, {"recognised", false}, {"rows", num_rows}, {"files", change.added.size()}});
+}
 
 }  // namespace
 
-void append(const TableArgument& argument, const AppendArguments& arguments) {
-  const auto table = open_table(argument);
-  const std::shared_ptr<FileIO> io = make_local_file_io();
-  std::vector<std::unique_ptr<ParquetRows>> inputs;
-  for (const std::string& path : arguments.files) {
-    inputs.push_back(std::make_unique<ParquetRows>(*io, std::filesystem::absolute(path).string()));
-  }
-
-  std::optional<iceberg::CommitId> commit_id;
-  if (!arguments.commit_id.empty()) {
-    commit_id = iceberg::CommitId{"firn.commit-id", arguments.commit_id, 0};
-    // Before anything is written: an earlier run may have committed it.
-    if (const auto landed = find_commit(*table->load().metadata, arguments.branch, *commit_id)) {
-      print_text(
-          fmt::format("snapshot {} has commit id {} already; nothing was appended\n", *landed, arguments.commit_id));
-      return;
-    }
-  }
-  // Columns are added by commits of their own, before the first file that needs them (P2).
-  if (arguments.add_columns) {
-    for (const auto& input : inputs) evolve_schema(*table, iceberg::from_arrow_schema(*input->schema()));
-  }
-  const LoadedTable base = table->load();
-  iceberg::AppendWriter writer(table->io(), *base.metadata);
-  int64_t num_rows = 0;
-  for (const auto& input : inputs) {
-    while (const auto batch = input->next()) {
-      writer.write(batch);
-      num_rows += batch->num_rows();
-    }
-  }
-  iceberg::AppendCommit commit;
-  commit.files = writer.finish();
-  commit.written_schema = base.metadata->schema();
-  commit.written_spec = base.metadata->spec();
-  commit.branch = arguments.branch;
-  commit.commit_id = commit_id;
-  const size_t num_files = commit.files.size();
-  const iceberg::CommitResult result = commit_append(*table, commit);
-  if (result.recognised) {
-    print_text(fmt::format("snapshot {} has commit id {} already; nothing was appended\n", result.snapshot_id,
-                           arguments.commit_id));
-  } else {
-    print_text(fmt::format("appended {} rows in {} files as snapshot {}\n", num_rows, num_files, result.snapshot_id));
-  }
+void add_append_command(CLI::App& app) {
+  CLI::App* command = add_command(app, kWriting, "append", "Append files' rows as one snapshot",
+                                  "append local:nyc.flights january.parquet february.ndjson.gz --commit-id load-7");
+  auto& arguments = run_with<AppendArguments>(command, append);
+  add_table(command, arguments.table);
+  command
+      ->add_option(
+          "FILE", arguments.files,
+          "Parquet, Arrow, CSV or JSON lines, by its name (.gz and .zst too); - is standard input. Columns are "
+          "matched by name; JSON and CSV are spelled as scan prints them")
+      ->required();
+  command->add_option("--format", arguments.format,
+                      "json, csv, arrow or parquet, whatever the name; - is json without it");
+  command->add_option("--branch", arguments.branch, "The branch")->capture_default_str();
+  command->add_option("--commit-id", arguments.commit_id, "Run again with the same id, nothing is appended twice");
+  command->add_option("--stage", arguments.wap_id,
+                      "Stage the snapshot under this wap.id: no branch moves until cherry-pick --staged");
+  command->add_flag("--add-columns", arguments.add_columns, "Add columns that the table lacks");
+  command->add_flag("--json", arguments.as_json, "Answer in JSON");
 }
 
 }  // namespace firn::cli

@@ -1,69 +1,111 @@
-// The commands of `firn`: each takes its arguments, calls the library and prints to standard output. They throw
-// firn::Error.
+// What the commands of `firn` share: how they are declared, which table they work on, how they answer. One file a group
+// of commands declares their options and runs them; all throw firn::Error, and CLI::ParseError for wrong usage.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "iceberg/catalog/catalog.h"
+#include <CLI/CLI.hpp>
+
+#include "base/json.h"
+#include "iceberg/commit/commit.h"
+#include "iceberg/scan/scan.h"
 
 namespace firn::cli {
 
-// TABLE is a directory or URI, or "namespace.table" in a warehouse.
+// The groups, as `firn --help` lists them.
+void add_look_commands(CLI::App& app);      // look.cc: describe, schema, snapshots, refs
+void add_file_commands(CLI::App& app);      // files.cc: files, partitions, metadata
+void add_scan_command(CLI::App& app);       // scan.cc
+void add_verify_command(CLI::App& app);     // verify.cc
+void add_create_commands(CLI::App& app);    // create.cc: create, drop
+void add_append_command(CLI::App& app);     // append.cc
+void add_row_commands(CLI::App& app);       // rows.cc: delete, overwrite, upsert
+void add_alter_command(CLI::App& app);      // alter.cc
+void add_ref_commands(CLI::App& app);       // refs.cc: branch, tag, rollback, cherry-pick
+void add_maintain_commands(CLI::App& app);  // maintain.cc: compact, expire, orphans, rewrite-manifests, rewrite-deletes
+
+inline constexpr const char* kReading = "Reading";
+inline constexpr const char* kWriting = "Writing rows";
+inline constexpr const char* kChanging = "Changing tables";
+inline constexpr const char* kMaintaining = "Maintaining tables";
+
+// A directory or URI, "catalog:namespace.table" with a catalog of the catalogs file, or "namespace.table" in a
+// warehouse.
 struct TableArgument {
   std::string table;
-  std::string warehouse;  // empty: none
+  std::string warehouse;                 // empty: none
+  std::vector<std::string> relocations;  // "OLD=NEW": files below OLD are read below NEW
 };
+
+// Throws not_found saying what is no table, config for a catalogs file that is wrong.
 std::shared_ptr<iceberg::TableOperations> open_table(const TableArgument& argument);
+// Where a table is, or is to be made. Throws likewise.
+std::string table_location(const TableArgument& argument);
+// The local disk, with the relocations.
+std::shared_ptr<FileIO> make_io(const TableArgument& argument);
 
-void describe(const TableArgument& table, bool as_json);
+// Thrown once a command has said what failed, or what it found to be wrong: the status is 1.
+struct CommandFailed {};
 
-struct SnapshotsArguments {
-  std::vector<std::string> summary_keys;  // further columns
-  bool as_json = false;
-};
-void snapshots(const TableArgument& table, const SnapshotsArguments& arguments);
+// A command `name` of `app`, whose help ends with `example` (without "firn ").
+CLI::App* add_command(CLI::App& app, const char* group, const std::string& name, const std::string& about,
+                      const std::string& example);
+// `run` is called with the arguments once they are parsed, and after all of them are known to be right.
+template <class Arguments>
+Arguments& run_with(CLI::App* command, void (*run)(const Arguments&)) {
+  const auto arguments = std::make_shared<Arguments>();
+  command->callback([arguments, run] { run(*arguments); });
+  return *arguments;
+}
 
-// Which snapshot to read: at most one is set.
-struct AtArguments {
+void add_table(CLI::App* command, TableArgument& table);     // TABLE and --warehouse
+void add_relocate(CLI::App* command, TableArgument& table);  // --relocate: reading commands alone
+void add_at(CLI::App* command, std::string& at);             // --at
+void add_where(CLI::App* command, std::string& where, const std::string& about);
+
+// "": the current snapshot; else a branch or tag of that name, else a snapshot id (digits), else a time (RFC 3339, UTC
+// without an offset). Throws not_found.
+struct ChosenSnapshot {
   std::optional<int64_t> snapshot_id;
   std::string ref;
-  std::string as_of;  // RFC 3339, or milliseconds since 1970; without an offset it is UTC
+  std::optional<int64_t> as_of_ms;
 };
-// nullopt if `as_of` is empty. Throws invalid_argument.
-std::optional<int64_t> parse_as_of_ms(const std::string& as_of);
+ChosenSnapshot parse_at(const std::string& at, const iceberg::TableMetadata& metadata);
+void set_snapshot(iceberg::ScanOptions& options, const ChosenSnapshot& chosen);
+// The id of that snapshot; nullopt: the table has none.
+std::optional<int64_t> snapshot_id_at(const std::string& at, const iceberg::TableMetadata& metadata);
+// RFC 3339, UTC without an offset, in milliseconds. Throws invalid_argument naming `option`.
+int64_t parse_time_ms(const std::string& text, const char* option);
+// "7d", "12h", "30m", "45s", "500ms". Throws invalid_argument naming `option`.
+int64_t parse_duration_ms(const std::string& text, const char* option);
+// "512MB", "64MiB", or bytes; nullopt for "". Throws invalid_argument naming `option`.
+std::optional<int64_t> parse_size(const std::string& text, const char* option);
 
-enum class RowFormat : uint8_t { table, json, csv, count };
-struct ScanArguments {
-  AtArguments at;
-  std::vector<std::string> columns;
-  std::string where;  // SQL-like text, or the REST specification's Expression JSON
-  std::optional<int64_t> limit;
-  bool row_lineage = false;
-  bool prune = true;
-  bool stats = false;  // to standard error
-  RowFormat format = RowFormat::table;
-};
-void scan(const TableArgument& table, const ScanArguments& arguments);
+// The SQL-like text, or the REST specification's Expression JSON; nullptr for "". Bound to `schema` once, so that what
+// is wrong is said before any file is read.
+iceberg::ExpressionPtr parse_where(const std::string& where, const iceberg::Schema& schema);
+// Each of `columns` is in `schema`; throws not_found listing those that are.
+void check_columns(const std::vector<std::string>& columns, const iceberg::Schema& schema);
 
-void files(const TableArgument& table, const AtArguments& at, bool as_json);
+// "key=value" each. Throws invalid_argument naming `option`.
+std::map<std::string, std::string> parse_pairs(const std::vector<std::string>& texts, const char* option);
 
-struct CreateArguments {
-  std::string schema_file;                // the specification's schema JSON; ids may be left out
-  std::vector<std::string> partition_by;  // "day(ts)", "bucket[16](id)", "country"
-  std::vector<std::string> sort_by;       // the same, with " asc", " desc", " nulls first", " nulls last"
-  std::vector<std::string> properties;    // "key=value"
-};
-void create(const TableArgument& table, const CreateArguments& arguments);
+// A commit id that a write carries, so that it can be run again; nullopt for "".
+std::optional<iceberg::CommitId> make_commit_id(const std::string& text);
 
-struct AppendArguments {
-  std::vector<std::string> files;  // Parquet, columns matched by name
-  std::string branch = "main";
-  std::string commit_id;     // empty: none. Run again with the same id, nothing is appended twice
-  bool add_columns = false;  // columns that the table lacks are added to it first
-};
-void append(const TableArgument& table, const AppendArguments& arguments);
+// One line to standard output, or one JSON object.
+void print_result(bool as_json, const std::string& text, const Json& json);
+// The snapshot as `firn snapshots --json` has it.
+Json snapshot_json(const iceberg::Snapshot& snapshot);
+
+// "1.5 MB", "1,234": for people.
+std::string format_bytes(int64_t bytes);
+std::string format_count(int64_t count);
+// "1 file", "2 files".
+std::string format_counted(int64_t count, const std::string& noun);
 
 }  // namespace firn::cli

@@ -1,158 +1,100 @@
-// A new table from a schema file.
-#include <algorithm>
-#include <cctype>
-#include <filesystem>
-
+// Tables made, and taken away.
 #include "base/clock.h"
-#include "base/json.h"
 #include "cli/firn/command.h"
-#include "cli/firn/text_table.h"
+#include "cli/firn/schema_text.h"
+#include "iceberg/catalog/drop_table.h"
 
 namespace firn::cli {
 namespace {
 
-using iceberg::PartitionDeclaration;
+using iceberg::Field;
 using iceberg::Schema;
-using iceberg::SortField;
-using iceberg::SortOrder;
 
-// Gives ids to what has none, so that a schema can be written by hand; the table gives out its own anyway.
-void fill_ids(Json& type, int32_t& next_id) {
-  if (!type.is_object()) return;
-  const auto fill = [&](const char* key) {
-    if (!type.contains(key)) type[key] = next_id++;
-  };
-  const std::string kind = type.value("type", "");
-  if (kind == "struct" && type.contains("fields") && type["fields"].is_array()) {
-    for (Json& field : type["fields"]) {
-      if (!field.is_object()) continue;
-      if (!field.contains("id")) field["id"] = next_id++;
-      if (!field.contains("required")) field["required"] = false;
-      if (field.contains("type")) fill_ids(field["type"], next_id);
-    }
-  } else if (kind == "list") {
-    fill("element-id");
-    if (!type.contains("element-required")) type["element-required"] = false;
-    if (type.contains("element")) fill_ids(type["element"], next_id);
-  } else if (kind == "map") {
-    fill("key-id");
-    fill("value-id");
-    if (!type.contains("value-required")) type["value-required"] = false;
-    if (type.contains("key")) fill_ids(type["key"], next_id);
-    if (type.contains("value")) fill_ids(type["value"], next_id);
+struct CreateArguments {
+  TableArgument table;
+  std::string schema_file;
+  std::vector<std::string> columns, partition_by, sort_by, properties;
+  bool as_json = false;
+};
+
+Schema schema_of(const CreateArguments& arguments) {
+  if (arguments.schema_file.empty() == arguments.columns.empty()) {
+    throw CLI::ValidationError("the columns are given by --schema FILE, or by --column once for each");
   }
-}
-
-Schema read_schema(const std::string& path) {
-  Json json = parse_json(make_local_file_io()->read(std::filesystem::absolute(path).string()), path);
-  if (json.is_object() && !json.contains("type")) json["type"] = "struct";
-  int32_t next_id = 1'000'000;  // above those that a file which has some would use
-  fill_ids(json, next_id);
-  return Schema::from_json(json, path);
-}
-
-std::string trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t") + 1 - begin));
-}
-
-// At commas outside brackets: "day(ts), bucket(16, id)" is two.
-std::vector<std::string> split_terms(const std::vector<std::string>& texts) {
-  std::vector<std::string> terms;
-  for (const std::string& text : texts) {
-    int depth = 0;
-    std::string term;
-    for (const char c : text + ",") {
-      if (c == '(' || c == '[') ++depth;
-      if (c == ')' || c == ']') --depth;
-      if (c == ',' && depth == 0) {
-        if (term = trimmed(term); !term.empty()) terms.push_back(term);
-        term.clear();
-      } else {
-        term += c;
-      }
-    }
+  if (!arguments.schema_file.empty()) return read_schema_file(arguments.schema_file);
+  std::vector<Field> fields;
+  for (const std::string& text : arguments.columns) {
+    fields.push_back(parse_column(text));
+    fields.back().id = static_cast<int32_t>(fields.size());
   }
-  return terms;
+  return Schema(std::move(fields));
 }
 
-// "day(ts)", "bucket[16](id)", "bucket(16, id)", "truncate(4, s)", or a column.
-PartitionDeclaration parse_term(const std::string& term) {
-  const size_t open = term.find('(');
-  if (open == std::string::npos || !term.ends_with(')')) return {.column = term, .transform = "identity"};
-  std::string transform = trimmed(std::string_view(term).substr(0, open));
-  std::string column = trimmed(std::string_view(term).substr(open + 1, term.size() - open - 2));
-  const size_t comma = column.find(',');
-  if (comma != std::string::npos && transform.find('[') == std::string::npos) {
-    transform += "[" + trimmed(std::string_view(column).substr(0, comma)) + "]";
-    column = trimmed(std::string_view(column).substr(comma + 1));
-  }
-  return {.column = column, .transform = transform};
+void create(const CreateArguments& arguments) {
+  const Schema schema = schema_of(arguments);
+  const iceberg::PartitionSpec spec = make_partition_spec(parse_partitions(arguments.partition_by), schema);
+  const iceberg::SortOrder order = make_sort_order(parse_sort(arguments.sort_by), schema, "--sort");
+  const auto properties = parse_pairs(arguments.properties, "--property");
+  const iceberg::LoadedTable made = create_filesystem_table(
+      make_io(arguments.table),
+      new_table_metadata(table_location(arguments.table), schema, spec, order, properties, now_ms()));
+  print_result(arguments.as_json, fmt::format("created {} ({})", made.metadata->location, made.metadata->table_uuid),
+               {{"location", made.metadata->location},
+                {"table-uuid", made.metadata->table_uuid},
+                {"format-version", made.metadata->format_version},
+                {"metadata-file", made.metadata_path}});
 }
 
-bool take_word(std::string& text, std::string_view word) {
-  if (text.size() <= word.size()) return false;
-  const size_t at = text.size() - word.size();
-  const bool same = std::equal(word.begin(), word.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
-                               [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
-  if (!same || text[at - 1] != ' ') return false;
-  text = trimmed(std::string_view(text).substr(0, at));
-  return true;
-}
+struct DropArguments {
+  TableArgument table;
+  bool dry_run = false, as_json = false;
+};
 
-// Nulls come first where values ascend, and last where they descend, unless the term says otherwise.
-SortOrder parse_sort_order(const std::vector<std::string>& texts, const Schema& schema) {
-  SortOrder order;
-  for (std::string term : split_terms(texts)) {
-    const std::string whole = term;
-    const bool nulls_first = take_word(term, "nulls first"), nulls_last = !nulls_first && take_word(term, "nulls last");
-    const bool is_descending = take_word(term, "desc");
-    if (!is_descending) take_word(term, "asc");
-    const PartitionDeclaration parsed = parse_term(term);
-    const iceberg::Field* column = schema.find_field(parsed.column);
-    if (!column) fail(ErrorKind::invalid_argument, "--sort '{}': the schema has no column '{}'", whole, parsed.column);
-    SortField field;
-    field.transform = iceberg::Transform::parse(parsed.transform);
-    field.source_ids = {column->id};
-    field.ascending = !is_descending;
-    field.nulls_first = nulls_first || (!nulls_last && !is_descending);
-    order.fields.push_back(std::move(field));
-  }
-  order.order_id = order.fields.empty() ? 0 : 1;
-  return order;
-}
-
-std::map<std::string, std::string> parse_properties(const std::vector<std::string>& texts) {
-  std::map<std::string, std::string> properties;
-  for (const std::string& text : texts) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      fail(ErrorKind::invalid_argument, "--property '{}' is not of the form key=value", text);
-    }
-    properties[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return properties;
+void drop(const DropArguments& arguments) {
+  const auto table = open_table(arguments.table);
+  const iceberg::DroppedTable dropped =
+      iceberg::drop_filesystem_table(make_io(arguments.table), table->location(), {.dry_run = arguments.dry_run});
+  const std::string text = fmt::format(
+      "{} {} with {} ({}){}", arguments.dry_run ? "would drop" : "dropped", table->location(),
+      format_counted(dropped.files, "file"), format_bytes(dropped.bytes),
+      dropped.kept.empty() ? ""
+                           : fmt::format("; {} not of the table stay", format_counted(dropped.kept_files, "file")));
+  print_result(arguments.as_json, text,
+               {{"dry-run", arguments.dry_run},
+                {"location", table->location()},
+                {"files", dropped.files},
+                {"bytes", dropped.bytes},
+                {"files-kept", dropped.kept_files},
+                {"kept", dropped.kept}});
 }
 
 }  // namespace
 
-void create(const TableArgument& argument, const CreateArguments& arguments) {
-  const Schema schema = read_schema(arguments.schema_file);
-  std::vector<PartitionDeclaration> declared;
-  for (const std::string& term : split_terms(arguments.partition_by)) declared.push_back(parse_term(term));
-  const iceberg::PartitionSpec spec = make_partition_spec(declared, schema);
-  const SortOrder order = parse_sort_order(arguments.sort_by, schema);
-  const auto properties = parse_properties(arguments.properties);
+void add_create_commands(CLI::App& app) {
+  CLI::App* command =
+      add_command(app, kChanging, "create", "Make a table",
+                  "create warehouse/nyc/flights --column \"ts timestamptz required\" --column \"dest string\" "
+                  "--partition \"day(ts)\" --sort dest");
+  auto& arguments = run_with<CreateArguments>(command, create);
+  add_table(command, arguments.table);
+  command->add_option("--column", arguments.columns, "\"name type\" or \"name type required\", once for each column")
+      ->allow_extra_args(false);
+  command->add_option("--schema", arguments.schema_file,
+                      "Instead of --column: a file with the schema as Iceberg's JSON; field ids may be left out");
+  command->add_option("--partition", arguments.partition_by, "\"day(ts)\", \"bucket(16, id)\", \"country\"")
+      ->allow_extra_args(false);
+  command->add_option("--sort", arguments.sort_by, "\"ts\", \"ts desc\", \"ts asc nulls last\"")
+      ->allow_extra_args(false);
+  command->add_option("--property", arguments.properties, "key=value; format-version=3 makes a version 3 table")
+      ->allow_extra_args(false);
+  command->add_flag("--json", arguments.as_json, "Answer in JSON");
 
-  const std::shared_ptr<FileIO> io = make_local_file_io();
-  const bool is_path = argument.table.find('/') != std::string::npos || argument.warehouse.empty();
-  const iceberg::LoadedTable made =
-      is_path ? create_filesystem_table(io, new_table_metadata(iceberg::normal_location(argument.table), schema, spec,
-                                                               order, properties, now_ms()))
-              : iceberg::make_filesystem_catalog(io, argument.warehouse)
-                    ->create(argument.table, schema, spec, order, properties);
-  print_text(fmt::format("created {} ({})\n", made.metadata->location, made.metadata->table_uuid));
+  CLI::App* dropping =
+      add_command(app, kChanging, "drop", "Take a table away, with its files", "drop local:nyc.flights --dry-run");
+  auto& to_drop = run_with<DropArguments>(dropping, drop);
+  add_table(dropping, to_drop.table);
+  dropping->add_flag("--dry-run", to_drop.dry_run, "Say what would go, and change nothing");
+  dropping->add_flag("--json", to_drop.as_json, "Answer in JSON");
 }
 
 }  // namespace firn::cli

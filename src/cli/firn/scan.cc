@@ -1,140 +1,35 @@
-// Rows and files of a snapshot.
+// Rows of a snapshot, how many there are, and why which files are read for them.
 #include "iceberg/scan/scan.h"
 
-#include <charconv>
-
-#include <arrow/array.h>
+#include <fmt/ranges.h>
 
 #include "base/arrow_status.h"
-#include "base/civil_time.h"
 #include "cli/firn/command.h"
+#include "cli/firn/output_argument.h"
+#include "cli/firn/progress.h"
 #include "cli/firn/text_table.h"
-#include "iceberg/scan/row_json.h"
+#include "iceberg/scan/appends.h"
+#include "iceberg/scan/explain.h"
+#include "iceberg/scan/snapshot_choice.h"
 
 namespace firn::cli {
 namespace {
 
-using iceberg::DataFile;
-using iceberg::FileContent;
 using iceberg::FileScanTask;
 using iceberg::LoadedTable;
 using iceberg::ReadCounters;
 using iceberg::ScanOptions;
 using iceberg::ScanPlan;
-using iceberg::Schema;
+using iceberg::TableMetadata;
 
-iceberg::ExpressionPtr parse_where(const std::string& where) {
-  if (where.empty()) return nullptr;
-  const size_t begin = where.find_first_not_of(" \t\r\n");
-  const bool is_json = begin != std::string::npos && where[begin] == '{';
-  return is_json ? iceberg::expression_from_json(parse_json(where, "--where"), "--where")
-                 : iceberg::parse_expression(where);
-}
-
-void set_snapshot(ScanOptions& options, const AtArguments& at) {
-  options.snapshot_id = at.snapshot_id;
-  options.ref = at.ref;
-  options.as_of_ms = parse_as_of_ms(at.as_of);
-}
-
-// The value without the quotes that JSON puts around it. Nested values stay JSON.
-std::string cell_text(const arrow::Array& column, const iceberg::Type& type, int64_t row) {
-  if (column.IsNull(row)) return "null";
-  if (type.id() == iceberg::TypeId::string) {
-    return std::string(static_cast<const arrow::BinaryArray&>(column).GetView(row));
-  }
-  std::string text;
-  iceberg::append_value_json(column, type, row, text);
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') return text.substr(1, text.size() - 2);
-  return text;
-}
-
-// One line, whatever the text holds.
-std::string shown(std::string text) {
-  std::string out;
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F) {
-      out += c;
-    } else {
-      out += c == '\n'   ? "\\n"
-             : c == '\t' ? "\\t"
-             : c == '\r' ? "\\r"
-                         : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-  }
-  return out;
-}
-
-// RFC 4180; null is nothing, the empty string "".
-std::string csv_cell(const arrow::Array& column, const iceberg::Type& type, int64_t row) {
-  if (column.IsNull(row)) return "";
-  const std::string text = cell_text(column, type, row);
-  if (!text.empty() && text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-std::string csv_title(const std::string& name) {
-  if (!name.empty() && name.find_first_of(",\"\r\n") == std::string::npos) return name;
-  std::string quoted = "\"";
-  for (const char c : name) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-// Rows as they come, in one of the formats.
-class RowPrinter {
- public:
-  RowPrinter(const Schema& schema, RowFormat format) : schema_(schema), format_(format), table_(titles(schema)) {
-    if (format_ != RowFormat::csv) return;
-    for (size_t i = 0; i < schema_.fields().size(); ++i) {
-      buffer_ += (i == 0 ? "" : ",") + csv_title(schema_.fields()[i].name);
-    }
-    buffer_ += "\n";
-  }
-
-  void print(const arrow::RecordBatch& batch, int64_t row) {
-    if (format_ == RowFormat::json) {
-      iceberg::append_row_json(batch, schema_, row, buffer_);
-      buffer_ += "\n";
-    } else if (format_ == RowFormat::csv) {
-      for (int i = 0; i < batch.num_columns(); ++i) {
-        if (i > 0) buffer_ += ",";
-        buffer_ += csv_cell(*batch.column(i), *schema_.fields()[static_cast<size_t>(i)].type, row);
-      }
-      buffer_ += "\n";
-    } else {
-      std::vector<std::string> cells;
-      for (int i = 0; i < batch.num_columns(); ++i) {
-        cells.push_back(shown(cell_text(*batch.column(i), *schema_.fields()[static_cast<size_t>(i)].type, row)));
-      }
-      table_.add(std::move(cells));
-    }
-    if (buffer_.size() >= kBufferBytes) flush();
-  }
-
-  void finish() {
-    if (format_ == RowFormat::table) table_.finish();
-    flush();
-  }
-
- private:
-  static constexpr size_t kBufferBytes = 1 << 16;
-
-  static std::vector<std::string> titles(const Schema& schema) {
-    std::vector<std::string> titles;
-    for (const iceberg::Field& field : schema.fields()) titles.push_back(shown(field.name));
-    return titles;
-  }
-  void flush() {
-    print_text(buffer_);
-    buffer_.clear();
-  }
-
-  const Schema& schema_;
-  const RowFormat format_;
-  std::string buffer_;
-  TextTable table_;
+struct ScanArguments {
+  TableArgument table;
+  std::string at, since;
+  std::vector<std::string> columns;
+  std::string where;
+  std::optional<int64_t> limit;
+  bool row_lineage = false, no_pruning = false, count = false, explain = false, stats = false;
+  OutputArgument output;
 };
 
 // Rows up to `limit`, from metadata where a file's count is exact.
@@ -162,109 +57,172 @@ int64_t count_rows(const std::shared_ptr<FileIO>& io, ScanPlan plan, const ScanO
 void print_stats(const ReadCounters& counters) {
   fmt::print(stderr,
              "manifests read {}, skipped {}; files planned {}, pruned {}, opened {}; row groups read {}, pruned {}; "
-             "pages read "
-             "{}, pruned {}; rows decoded {}, values decoded {}; bytes read {}\n",
+             "pages read {}, pruned {}; rows decoded {}, values decoded {}; bytes read {}\n",
              counters.manifests_read.load(), counters.manifests_skipped.load(), counters.files_planned.load(),
              counters.files_pruned.load(), counters.files_opened.load(), counters.row_groups_read.load(),
              counters.row_groups_pruned.load(), counters.pages_read.load(), counters.pages_pruned.load(),
              counters.rows_decoded.load(), counters.values_decoded.load(), counters.bytes_read.load());
 }
 
-}  // namespace
-
-std::optional<int64_t> parse_as_of_ms(const std::string& as_of) {
-  if (as_of.empty()) return std::nullopt;
-  int64_t ms = 0;
-  const auto [end, error] = std::from_chars(as_of.data(), as_of.data() + as_of.size(), ms);
-  if (error == std::errc{} && end == as_of.data() + as_of.size() && as_of.size() > 4) return ms;
-  const auto parsed = parse_timestamp_us(as_of);
-  if (!parsed) {
-    fail(ErrorKind::invalid_argument,
-         "--as-of '{}' is neither a time (2024-03-01T12:00:00Z) nor milliseconds since 1970", as_of);
+Json explanation_json(const iceberg::ScanExplanation& explained) {
+  Json json;
+  json["snapshot-id"] = explained.snapshot_id ? Json(*explained.snapshot_id) : Json();
+  json["filter"] = explained.filter;
+  json["manifests"] = Json::array();
+  for (const auto& manifest : explained.manifests) {
+    json["manifests"].push_back({{"path", manifest.path},
+                                 {"content", manifest.content == iceberg::ManifestContent::data ? "data" : "deletes"},
+                                 {"pruned-by", std::string(to_string(manifest.pruned_by))}});
   }
-  return floor_div(parsed->value, 1000);
+  json["files"] = Json::array();
+  for (const auto& file : explained.files) {
+    Json one = {{"path", file.path},
+                {"format", file.format},
+                {"rows", file.rows},
+                {"size-in-bytes", file.size_bytes},
+                {"pruned-by", std::string(to_string(file.pruned_by))}};
+    if (file.pruned_by == iceberg::PlanRule::none) {
+      one["deletes"] = file.deletes;
+      one["residual"] = file.residual;
+      one["row-groups"] = Json::array();
+      for (const auto& group : file.row_groups) {
+        one["row-groups"].push_back({{"rows", group.rows},
+                                     {"rows-selected", group.rows_selected},
+                                     {"pages", group.pages},
+                                     {"pages-selected", group.pages_selected},
+                                     {"pruned-by", std::string(to_string(group.rule))}});
+      }
+    }
+    json["files"].push_back(std::move(one));
+  }
+  return json;
 }
 
-void scan(const TableArgument& argument, const ScanArguments& arguments) {
-  const auto table = open_table(argument);
+// "" or " (by partition)".
+std::string reason(std::string_view rule) { return rule.empty() ? "" : fmt::format(" (by {})", rule); }
+
+void print_explanation(const iceberg::ScanExplanation& explained) {
+  using iceberg::PlanRule;
+  int64_t manifests_read = 0, files_planned = 0;
+  for (const auto& manifest : explained.manifests) manifests_read += manifest.pruned_by == PlanRule::none ? 1 : 0;
+  for (const auto& file : explained.files) files_planned += file.pruned_by == PlanRule::none ? 1 : 0;
+  print_text(fmt::format("snapshot: {}\nfilter: {}\n",
+                         explained.snapshot_id ? std::to_string(*explained.snapshot_id) : "none",
+                         explained.filter.empty() ? "none" : explained.filter));
+  print_text(fmt::format("manifests: {} read, {} skipped\n", manifests_read,
+                         static_cast<int64_t>(explained.manifests.size()) - manifests_read));
+  for (const auto& manifest : explained.manifests) {
+    print_text(fmt::format("  {} {} {}{}\n", manifest.pruned_by == PlanRule::none ? "read" : "skip",
+                           manifest.content == iceberg::ManifestContent::data ? "data" : "deletes", manifest.path,
+                           reason(to_string(manifest.pruned_by))));
+  }
+  print_text(fmt::format("files: {} planned, {} pruned\n", files_planned,
+                         static_cast<int64_t>(explained.files.size()) - files_planned));
+  for (const auto& file : explained.files) {
+    const bool is_planned = file.pruned_by == PlanRule::none;
+    print_text(fmt::format("  {} {}: {}, {}{}\n", is_planned ? "read" : "skip", file.path,
+                           format_counted(file.rows, "row"), format_bytes(file.size_bytes),
+                           reason(to_string(file.pruned_by))));
+    if (!file.residual.empty()) print_text(fmt::format("    checked row by row: {}\n", file.residual));
+    for (const std::string& path : file.deletes) print_text(fmt::format("    deletes: {}\n", path));
+    for (size_t i = 0; i < file.row_groups.size(); ++i) {
+      const auto& group = file.row_groups[i];
+      const std::string pages =
+          group.pages > 0 ? fmt::format(", {} of {} pages", group.pages_selected, group.pages) : std::string();
+      print_text(fmt::format("    row group {}: {} of {} rows{}{}\n", i, group.rows_selected, group.rows, pages,
+                             reason(to_string(group.rule))));
+    }
+  }
+}
+
+ScanPlan make_plan(const ScanArguments& arguments, const TableMetadata& metadata, const std::shared_ptr<FileIO>& io,
+                   const ScanOptions& options) {
+  if (arguments.since.empty()) return iceberg::plan_scan(metadata, io, options);
+  iceberg::AppendRange range;
+  range.from_snapshot_id = snapshot_id_at(arguments.since, metadata);
+  range.to_snapshot_id = snapshot_id_at(arguments.at, metadata);
+  ScanOptions appends = options;
+  set_snapshot(appends, {});
+  return iceberg::plan_appends(metadata, io, range, appends);
+}
+
+void print_rows(const ScanArguments& arguments, RowFormat format, const std::shared_ptr<FileIO>& io, ScanPlan plan,
+                const ScanOptions& options) {
+  int64_t rows_planned = 0;
+  for (const FileScanTask& task : plan.tasks) rows_planned += task.file.record_count;
+  if (arguments.limit) rows_planned = std::min(rows_planned, *arguments.limit);
+  const auto shared_plan = std::make_shared<const ScanPlan>(std::move(plan));
+  const auto output = make_row_output(shared_plan->projection, format, arguments.output.output);
+  const auto rows = iceberg::read_tasks(shared_plan, io, options);
+  std::optional<Progress> progress;
+  if (!arguments.output.output.empty()) progress.emplace("scan");
+  write_rows(*rows, *output, arguments.limit, [&](int64_t num_rows) {
+    if (!progress) return;
+    progress->set_part(rows_planned == 0 ? 1 : static_cast<double>(num_rows) / static_cast<double>(rows_planned));
+    progress->say(format_counted(num_rows, "row"));
+  });
+}
+
+void scan(const ScanArguments& arguments) {
+  const RowFormat format = chosen_format(arguments.output);
+  if (arguments.explain && arguments.count) throw CLI::ValidationError("--count and --explain exclude each other");
+  if (!arguments.since.empty() && arguments.explain) {
+    throw CLI::ValidationError("--explain tells of a whole scan: leave out --since");
+  }
+  const auto table = open_table(arguments.table);
   const LoadedTable head = table->load();
   ReadCounters counters;
   ScanOptions options;
-  set_snapshot(options, arguments.at);
+  set_snapshot(options, parse_at(arguments.at, *head.metadata));
+  const iceberg::Schema schema =
+      arguments.since.empty() ? choose_snapshot(*head.metadata, options).schema : head.metadata->schema();
+  check_columns(arguments.columns, schema);
   options.columns = arguments.columns;
   options.row_lineage = arguments.row_lineage;
-  options.filter = parse_where(arguments.where);
-  options.prune = arguments.prune;
+  options.filter = parse_where(arguments.where, schema);
+  options.prune = !arguments.no_pruning;
   options.counters = &counters;
-  if (arguments.format == RowFormat::count) {
+  if (arguments.explain) {
+    const auto explained = iceberg::explain_scan(*head.metadata, table->io(), options);
+    if (format == RowFormat::json) {
+      print_text(explanation_json(explained).dump(2) + "\n");
+    } else {
+      print_explanation(explained);
+    }
+  } else if (arguments.count) {
     options.columns = {"_pos"};  // a row's place is known without reading any column
     options.row_lineage = false;
-  }
-  ScanPlan plan = iceberg::plan_scan(*head.metadata, table->io(), options);
-  if (arguments.format == RowFormat::count) {
-    const int64_t num_rows = count_rows(table->io(), std::move(plan), options);
-    print_text(fmt::format("{}\n", arguments.limit ? std::min(*arguments.limit, num_rows) : num_rows));
+    int64_t num_rows = count_rows(table->io(), make_plan(arguments, *head.metadata, table->io(), options), options);
+    if (arguments.limit) num_rows = std::min(*arguments.limit, num_rows);
+    print_result(format == RowFormat::json, std::to_string(num_rows), {{"count", num_rows}});
   } else {
-    const auto shared_plan = std::make_shared<const ScanPlan>(std::move(plan));
-    RowPrinter printer(shared_plan->projection, arguments.format);
-    const auto rows = iceberg::read_tasks(shared_plan, table->io(), options);
-    int64_t num_left = arguments.limit.value_or(INT64_MAX);
-    while (num_left > 0) {
-      std::shared_ptr<arrow::RecordBatch> batch;
-      check(rows->ReadNext(&batch), "read rows");
-      if (!batch) break;
-      for (int64_t row = 0; row < batch->num_rows() && num_left > 0; ++row, --num_left) printer.print(*batch, row);
-    }
-    printer.finish();
+    print_rows(arguments, format, table->io(), make_plan(arguments, *head.metadata, table->io(), options), options);
   }
   if (arguments.stats) print_stats(counters);
 }
 
-void files(const TableArgument& argument, const AtArguments& at, bool as_json) {
-  const auto table = open_table(argument);
-  const LoadedTable head = table->load();
-  ScanOptions options;
-  set_snapshot(options, at);
-  const std::optional<int64_t> snapshot_id = iceberg::plan_scan(*head.metadata, table->io(), options).snapshot_id;
-  std::vector<iceberg::LiveFile> live;
-  if (snapshot_id)
-    live = iceberg::live_files(*head.metadata, *head.metadata->find_snapshot(*snapshot_id), *table->io());
+}  // namespace
 
-  const auto content = [](const DataFile& file) {
-    return file.content == FileContent::data               ? "data"
-           : file.content == FileContent::position_deletes ? "position-deletes"
-                                                           : "equality-deletes";
-  };
-  const auto partition = [&](const DataFile& file) {
-    return head.metadata->spec(file.partition_spec_id).partition_path(file.partition, head.metadata->schema());
-  };
-  if (as_json) {
-    Json json = Json::array();
-    for (const iceberg::LiveFile& entry : live) {
-      Json one;
-      one["content"] = content(entry.file);
-      one["file-path"] = entry.file.file_path;
-      one["file-format"] = entry.file.file_format;
-      one["spec-id"] = entry.file.partition_spec_id;
-      one["partition"] = partition(entry.file);
-      one["record-count"] = entry.file.record_count;
-      one["file-size-in-bytes"] = entry.file.file_size_bytes;
-      one["data-sequence-number"] = entry.data_sequence_number;
-      one["file-sequence-number"] = entry.file_sequence_number;
-      one["snapshot-id"] = entry.snapshot_id;
-      if (entry.file.first_row_id) one["first-row-id"] = *entry.file.first_row_id;
-      if (!entry.file.referenced_data_file.empty()) one["referenced-data-file"] = entry.file.referenced_data_file;
-      json.push_back(std::move(one));
-    }
-    print_text(json.dump(2) + "\n");
-    return;
-  }
-  TextTable text({"CONTENT", "ROWS", "BYTES", "SEQUENCE", "PARTITION", "FILE"});
-  for (const iceberg::LiveFile& entry : live) {
-    text.add({content(entry.file), std::to_string(entry.file.record_count), std::to_string(entry.file.file_size_bytes),
-              std::to_string(entry.data_sequence_number), partition(entry.file), entry.file.file_path});
-  }
-  text.finish();
+void add_scan_command(CLI::App& app) {
+  CLI::App* command = add_command(app, kReading, "scan", "Rows",
+                                  "scan archive/nyc/flights --select carrier,dest --where \"dest = 'HNL'\" --limit 5");
+  auto& arguments = run_with<ScanArguments>(command, scan);
+  add_table(command, arguments.table);
+  command->add_option("--select,--columns", arguments.columns, "Only these columns, in this order")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  add_where(command, arguments.where, "Only rows for which it is true:");
+  add_at(command, arguments.at);
+  command->add_option("--since", arguments.since, "Only rows appended after this snapshot (as --at names it)");
+  command->add_option("--limit", arguments.limit, "At most so many rows")->check(CLI::NonNegativeNumber);
+  command->add_flag("--row-lineage", arguments.row_lineage, "With _row_id and _last_updated_sequence_number");
+  add_output(command, arguments.output);
+  command->add_flag("--count", arguments.count, "Their number alone");
+  command->add_flag("--explain", arguments.explain,
+                    "No rows: which manifests, files, row groups and pages are read and pruned, and why");
+  command->add_flag("--stats", arguments.stats, "Tell on standard error what was read and what was pruned");
+  command->add_flag("--no-pruning", arguments.no_pruning, "Read every file, row group and page");
+  add_relocate(command, arguments.table);
 }
 
 }  // namespace firn::cli

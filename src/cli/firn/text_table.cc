@@ -21,7 +21,8 @@ bool is_number(const std::string& cell) {
 
 }  // namespace
 
-TextTable::TextTable(std::vector<std::string> titles) : titles_(std::move(titles)) {}
+TextTable::TextTable(std::vector<std::string> titles, std::function<void(const std::string&)> print)
+    : titles_(std::move(titles)), print_(std::move(print)) {}
 
 void TextTable::add(std::vector<std::string> cells) {
   if (is_fixed_) {
@@ -62,7 +63,7 @@ void TextTable::print(const std::vector<std::string>& cells) {
     line += is_right_[column] ? padding + cells[column] : cells[column] + padding;
   }
   line.erase(line.find_last_not_of(' ') + 1);
-  print_text(line + "\n");
+  print_(line + "\n");
 }
 
 void print_text(const std::string& text) {

@@ -258,8 +258,10 @@ std::shared_ptr<arrow::RecordBatch> conform(const std::shared_ptr<arrow::RecordB
     size_t index = 0;
     const SourceField* source = find_source(root.children, root.match_names, field, &index);
     if (source == nullptr) {
-      if (field.required) fail(ErrorKind::schema_mismatch, "column {} is required and not in the rows", field.name);
-      columns.push_back(constant_array(Value{}, *field.type, batch->num_rows()));
+      if (field.required && !field.write_default) {
+        fail(ErrorKind::schema_mismatch, "column {} is required and not in the rows", field.name);
+      }
+      columns.push_back(constant_array(field.write_default.value_or(Value{}), *field.type, batch->num_rows()));
       continue;
     }
     used[index] = true;

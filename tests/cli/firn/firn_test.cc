@@ -1,19 +1,17 @@
-// The command `firn` as a user runs it.
-#include <fstream>
+// Tables read, made and appended to from the command line.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 #include <arrow/array.h>
 #include <arrow/builder.h>
 #include <arrow/io/file.h>
 #include <arrow/table.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <parquet/arrow/writer.h>
 
 #include "base/arrow_status.h"
-#include "base/json.h"
-#include "iceberg/conformance_tables.h"
-#include "support/run_program.h"
-#include "support/temp_folder.h"
+#include "cli/firn/run_firn.h"
 
 namespace firn {
 namespace {
@@ -21,36 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using Strings = std::vector<std::string>;
-
-ProgramResult firn(Strings words, const std::map<std::string, std::string>& env = {}) {
-  words.insert(words.begin(), FIRN_PROGRAM);
-  return run_program(words, env);
-}
-
-// Standard output of a run that must succeed.
-std::string output_of(const Strings& words, const std::map<std::string, std::string>& env = {}) {
-  const ProgramResult result = firn(words, env);
-  EXPECT_EQ(result.status, 0) << result.err;
-  return result.out;
-}
-
-Strings lines_of(const std::string& text) {
-  Strings lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-std::string fixture(const std::string& name) { return (iceberg::fixtures_root() / name).string(); }
-
-// JSON rows as a multiset, members in order, whatever their spaces.
-Strings sorted_rows(const Strings& rows) {
-  Strings texts;
-  for (const std::string& row : rows) texts.push_back(parse_json(row, "row").dump());
-  std::sort(texts.begin(), texts.end());
-  return texts;
-}
 
 // Rows (id, name) with ids from `first`, and a further column if it has a name.
 void write_parquet(const std::string& path, int64_t first, int64_t num_rows, const std::string& more = "") {
@@ -74,31 +42,17 @@ void write_parquet(const std::string& path, int64_t first, int64_t num_rows, con
   check(out->Close(), path);
 }
 
-class FirnCommand : public ::testing::Test {
- protected:
-  FirnCommand() {
-    std::ofstream(folder_ / "schema.json")
-        << R"({"fields": [{"name": "id", "type": "long", "required": true}, {"name": "name", "type": "string"}]})";
-  }
-  void create(const Strings& more = {}) {
-    Strings words = {"create", table_, "--schema", folder_ / "schema.json"};
-    words.insert(words.end(), more.begin(), more.end());
-    EXPECT_THAT(output_of(words), StartsWith("created " + table_));
-  }
+class FirnTables : public FirnCommand {};
 
-  TempFolder folder_;
-  std::string table_ = folder_ / "t";
-};
-
-TEST_F(FirnCommand, ReadsAnotherEnginesTableThatWasMoved) {
+TEST_F(FirnTables, ReadsAnotherEnginesTableThatWasMoved) {
   for (const char* name : {"lineage_v3", "part_identity_multi"}) {
     SCOPED_TRACE(name);
     const Json expected = parse_json(iceberg::read_whole(fixture(name) + "/expected.json"), name);
     for (const Json& entry : expected["snapshots"]) {
       if (!entry.contains("rows")) continue;
       Strings words = {"scan", fixture(name), "--json"}, wanted;
-      if (entry["snapshot"].is_string()) words.insert(words.end(), {"--ref", entry["snapshot"]});
-      if (entry["snapshot"].is_number()) words.insert(words.end(), {"--snapshot", entry["snapshot"].dump()});
+      if (entry["snapshot"].is_string()) words.insert(words.end(), {"--at", entry["snapshot"]});
+      if (entry["snapshot"].is_number()) words.insert(words.end(), {"--at", entry["snapshot"].dump()});
       if (entry.value("lineage", false)) words.push_back("--row-lineage");
       for (const Json& row : entry["rows"]) wanted.push_back(row.dump());
       EXPECT_EQ(sorted_rows(lines_of(output_of(words))), sorted_rows(wanted)) << entry["snapshot"];
@@ -106,7 +60,7 @@ TEST_F(FirnCommand, ReadsAnotherEnginesTableThatWasMoved) {
   }
 }
 
-TEST_F(FirnCommand, CountsWithAndWithoutDeletesAndFilters) {
+TEST_F(FirnTables, CountsWithAndWithoutDeletesAndFilters) {
   EXPECT_EQ(output_of({"scan", fixture("lineage_v3"), "--count"}), "15\n");
   EXPECT_EQ(output_of({"scan", fixture("posdel_file_v2"), "--count"}),
             std::to_string(lines_of(output_of({"scan", fixture("posdel_file_v2"), "--json"})).size()) + "\n");
@@ -114,7 +68,7 @@ TEST_F(FirnCommand, CountsWithAndWithoutDeletesAndFilters) {
   EXPECT_EQ(output_of({"scan", fixture("lineage_v3"), "--count", "--limit", "4"}), "4\n");
 }
 
-TEST_F(FirnCommand, CreatesAppendsAndScans) {
+TEST_F(FirnTables, CreatesAppendsAndScans) {
   create({"--partition", "bucket(4, id)", "--sort", "name desc", "--sort", "id", "--property", "format-version=3",
           "--property", "owner=me"});
   write_parquet(folder_ / "a.parquet", 0, 100);
@@ -136,7 +90,7 @@ TEST_F(FirnCommand, CreatesAppendsAndScans) {
   EXPECT_EQ(parse_json(output_of({"files", table_, "--json"}), "files").size(), 4u);
 }
 
-TEST_F(FirnCommand, DescribesInTextAndJson) {
+TEST_F(FirnTables, DescribesInTextAndJson) {
   create({"--partition", "bucket(4, id)", "--sort", "name desc", "--property", "owner=me"});
   const std::string empty = output_of({"describe", table_});
   EXPECT_THAT(empty, HasSubstr("partition spec 0: bucket[4](id)"));
@@ -158,7 +112,7 @@ TEST_F(FirnCommand, DescribesInTextAndJson) {
   EXPECT_THAT(output_of({"describe", fixture("lineage_v3")}), HasSubstr("opened at: " + fixture("lineage_v3")));
 }
 
-TEST_F(FirnCommand, ACommitIdIsAppendedOnce) {
+TEST_F(FirnTables, ACommitIdIsAppendedOnce) {
   create();
   write_parquet(folder_ / "a.parquet", 0, 10);
   const Strings words = {"append", table_, folder_ / "a.parquet", "--commit-id", "load-1"};
@@ -168,10 +122,10 @@ TEST_F(FirnCommand, ACommitIdIsAppendedOnce) {
   EXPECT_THAT(output_of({"snapshots", table_}), HasSubstr("firn.commit-id=load-1"));
 }
 
-TEST_F(FirnCommand, AddsColumnsOnlyWhenAsked) {
+TEST_F(FirnTables, AddsColumnsOnlyWhenAsked) {
   create();
   write_parquet(folder_ / "a.parquet", 0, 10, "extra");
-  const ProgramResult refused = firn({"append", table_, folder_ / "a.parquet"});
+  const ProgramResult refused = run_firn({"append", table_, folder_ / "a.parquet"});
   EXPECT_EQ(refused.status, 1);
   EXPECT_THAT(refused.err, StartsWith("firn: "));
   EXPECT_THAT(refused.err, HasSubstr("extra"));
@@ -181,68 +135,111 @@ TEST_F(FirnCommand, AddsColumnsOnlyWhenAsked) {
             "{\"id\":3,\"name\":\"name, 0\",\"extra\":\"more\"}\n");
 }
 
-TEST_F(FirnCommand, ReadsOlderSnapshotsByIdRefAndTime) {
-  create();
-  write_parquet(folder_ / "a.parquet", 0, 10);
-  output_of({"append", table_, folder_ / "a.parquet"});
-  output_of({"append", table_, folder_ / "a.parquet"});
-  const Json snapshots = parse_json(output_of({"snapshots", table_, "--json"}), "snapshots");
-  EXPECT_EQ(output_of({"scan", table_, "--count", "--snapshot", snapshots[0]["snapshot-id"].dump()}), "10\n");
-  EXPECT_EQ(output_of({"scan", table_, "--count", "--ref", "main"}), "20\n");
-  EXPECT_EQ(output_of({"scan", table_, "--count", "--as-of", snapshots[0]["timestamp-ms"].dump()}), "10\n");
-  EXPECT_EQ(output_of({"scan", table_, "--count", "--as-of", snapshots[0]["committed-at"]}), "10\n");
-  EXPECT_EQ(output_of({"scan", table_, "--count", "--as-of", "2999-01-01"}), "20\n");
-  EXPECT_EQ(firn({"scan", table_, "--as-of", "1999-01-01"}).status, 1);
-  EXPECT_EQ(firn({"scan", table_, "--as-of", "yesterday"}).status, 1);
-}
-
-TEST_F(FirnCommand, FindsTablesInAWarehouseByName) {
-  const std::map<std::string, std::string> env = {{"FIRN_WAREHOUSE", folder_ / "w"}};
-  output_of({"create", "nyc.flights", "--schema", folder_ / "schema.json"}, env);
-  EXPECT_EQ(output_of({"scan", "nyc.flights", "--count"}, env), "0\n");
-  EXPECT_EQ(output_of({"scan", folder_ / "w/nyc/flights", "--count"}), "0\n");
-  EXPECT_EQ(output_of({"scan", "nyc.flights", "--warehouse", folder_ / "w", "--count"}), "0\n");
-}
-
-TEST_F(FirnCommand, StatsGoToStandardErrorAndShowWhatWasPruned) {
+TEST_F(FirnTables, StatsGoToStandardErrorAndShowWhatWasPruned) {
   create();
   write_parquet(folder_ / "a.parquet", 0, 10);
   write_parquet(folder_ / "b.parquet", 1000, 10);
   output_of({"append", table_, folder_ / "a.parquet"});
   output_of({"append", table_, folder_ / "b.parquet"});
-  const ProgramResult pruned = firn({"scan", table_, "--json", "--where", "id = 1003", "--stats"});
+  const ProgramResult pruned = run_firn({"scan", table_, "--json", "--where", "id = 1003", "--stats"});
   EXPECT_EQ(lines_of(pruned.out).size(), 1u);
   EXPECT_THAT(pruned.err, HasSubstr("files planned 1, pruned 1, opened 1"));
-  const ProgramResult whole = firn({"scan", table_, "--json", "--where", "id = 1003", "--stats", "--no-pruning"});
+  const ProgramResult whole = run_firn({"scan", table_, "--json", "--where", "id = 1003", "--stats", "--no-pruning"});
   EXPECT_EQ(whole.out, pruned.out);
   EXPECT_THAT(whole.err, HasSubstr("files planned 2, pruned 0, opened 2"));
 }
 
-TEST_F(FirnCommand, MistakesAreNamedAndHaveTheirStatus) {
-  const auto expect = [](const Strings& words, int status, const std::string& message) {
-    const ProgramResult result = firn(words);
-    EXPECT_EQ(result.status, status) << result.err;
-    EXPECT_THAT(result.err, StartsWith("firn: "));
-    EXPECT_THAT(result.err, HasSubstr(message));
-    EXPECT_EQ(result.out, "");
-  };
+TEST_F(FirnTables, AScanIsExplained) {
+  create({"--partition", "name"});
+  append("{\"id\":1,\"name\":\"a\"}\n{\"id\":2,\"name\":\"b\"}\n");
+  append("{\"id\":1000,\"name\":\"a\"}\n");
+  const Json json = json_of({"scan", table_, "--explain", "--json", "--where", "name = 'a' and id = 1"});
+  std::map<std::string, int> rules;
+  for (const Json& file : json["files"]) ++rules[file["pruned-by"]];
+  EXPECT_EQ(rules, (std::map<std::string, int>{{"", 1}, {"partition", 1}, {"metrics", 1}}));
+  EXPECT_EQ(json["manifests"].size(), 2u);
+  const std::string text = output_of({"scan", table_, "--explain", "--where", "name = 'a' and id = 1"});
+  EXPECT_THAT(text, HasSubstr("files: 1 planned, 2 pruned"));
+  EXPECT_THAT(text, HasSubstr("(by partition)"));
+  EXPECT_THAT(text, HasSubstr("(by metrics)"));
+  EXPECT_THAT(text, HasSubstr("row group 0: 1 of 1 rows"));
+}
+
+TEST_F(FirnTables, PartitionsAndMetadataTablesAreRows) {
+  create({"--partition", "name"});
+  append("{\"id\":1,\"name\":\"a\"}\n{\"id\":2,\"name\":\"b\"}\n{\"id\":3,\"name\":\"b\"}\n");
+  const Strings partitions = sorted_rows(lines_of(output_of({"partitions", table_, "--json"})));
+  ASSERT_EQ(partitions.size(), 2u);
+  EXPECT_EQ(parse_json(partitions[1], "row")["partition"]["name"], "b");
+  EXPECT_EQ(parse_json(partitions[1], "row")["record_count"], 2);
+  for (const char* name : {"snapshots", "history", "refs", "manifests", "entries", "files", "data_files",
+                           "delete_files", "partitions", "metadata_log_entries", "properties"}) {
+    SCOPED_TRACE(name);
+    for (const char* format : {"table", "json", "csv", "arrow", "parquet"}) {
+      output_of({"metadata", table_, name, "--format", format});
+    }
+  }
+  EXPECT_THAT(error_of({"metadata", table_, "nope"}), HasSubstr("metadata_log_entries"));
+}
+
+TEST_F(FirnTables, MistakesAreNamedAndHaveTheirStatus) {
   create();
-  expect({"scan", folder_ / "none"}, 1, folder_ / "none");
-  expect({"scan", table_, "--where", "id ="}, 1, "");
-  expect({"scan", table_, "--where", "nope = 1"}, 1, "nope");
-  expect({"scan", table_, "--columns", "nope"}, 1, "nope");
-  expect({"scan", table_, "--ref", "nope"}, 1, "nope");
-  expect({"create", table_, "--schema", folder_ / "schema.json"}, 1, "there already");
-  expect({"create", folder_ / "u", "--schema", folder_ / "schema.json", "--partition", "day(nope)"}, 1, "nope");
-  expect({"create", folder_ / "u", "--schema", folder_ / "schema.json", "--property", "x"}, 1, "key=value");
-  expect({"create", folder_ / "u", "--schema", folder_ / "none.json"}, 1, "none.json");
-  expect({"append", table_, folder_ / "none.parquet"}, 1, "none.parquet");
-  expect({}, 2, "");
-  expect({"scan"}, 2, "TABLE");
-  expect({"scan", table_, "--json", "--csv"}, 2, "");
-  expect({"scan", table_, "--snapshot", "x"}, 2, "");
-  expect({"scan", table_, "--frobnicate"}, 2, "--frobnicate");
-  EXPECT_EQ(firn({"--help"}).status, 0);
+  const std::string schema = write("schema.json", R"({"fields": [{"name": "id", "type": "long"}]})");
+  EXPECT_THAT(error_of({"scan", table_, "--where", "id ="}), HasSubstr("at byte 5"));
+  EXPECT_THAT(error_of({"scan", table_, "--where", "nope = 1"}), HasSubstr("id, name"));
+  EXPECT_THAT(error_of({"scan", table_, "--select", "nope"}), HasSubstr("id, name"));
+  EXPECT_THAT(error_of({"scan", table_, "--where", "{\"type\": \"eq\"}"}), HasSubstr("--where"));
+  EXPECT_THAT(error_of({"create", table_, "--schema", schema}), HasSubstr("there already"));
+  EXPECT_THAT(error_of({"create", folder_ / "u", "--schema", schema, "--partition", "day(nope)"}), HasSubstr("nope"));
+  EXPECT_THAT(error_of({"create", folder_ / "u", "--schema", schema, "--property", "x"}), HasSubstr("key=value"));
+  EXPECT_THAT(error_of({"create", folder_ / "u", "--schema", folder_ / "none.json"}), HasSubstr("none.json"));
+  EXPECT_THAT(error_of({"create", folder_ / "u", "--column", "id number"}), HasSubstr("number"));
+  EXPECT_THAT(error_of({"append", table_, folder_ / "none.parquet"}), HasSubstr("none.parquet"));
+  error_of({}, 2);
+  EXPECT_THAT(error_of({"scan"}, 2), HasSubstr("TABLE"));
+  error_of({"scan", table_, "--json", "--csv"}, 2);
+  error_of({"create", folder_ / "u"}, 2);
+  EXPECT_THAT(error_of({"scan", table_, "--format", "xml"}, 2), HasSubstr("xml"));
+  EXPECT_THAT(error_of({"scan", table_, "--frobnicate"}, 2), HasSubstr("--frobnicate"));
+}
+
+// Standard error of `command`, run by a shell, as a terminal shows it.
+std::string shown_on_terminal(const std::string& command) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+  EXPECT_GE(terminal, 0);
+  EXPECT_EQ(grantpt(terminal), 0);
+  EXPECT_EQ(unlockpt(terminal), 0);
+  const std::string path = ptsname(terminal);
+  const int shown = open(path.c_str(), O_RDWR | O_NOCTTY);  // keeps what was shown until it is read
+  EXPECT_EQ(run_program({"sh", "-c", "(" + command + ") 2>" + path}).status, 0);
+  std::string text(1 << 16, '\0');
+  const ssize_t size = read(terminal, text.data(), text.size());
+  text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  close(shown);
+  close(terminal);
+  return text;
+}
+
+TEST_F(FirnTables, ProgressIsShownOnATerminalOnceItLasts) {
+  create();
+  const std::string slow_rows = R"((echo '{"id":1}'; sleep 3; echo '{"id":2}') | )";
+  const std::string append_words = std::string(FIRN_PROGRAM) + " append " + table_ + " -";
+  EXPECT_THAT(shown_on_terminal(slow_rows + append_words), HasSubstr("append  2 s"));
+  EXPECT_EQ(run_program({"sh", "-c", slow_rows + append_words}).err, "");
+  EXPECT_EQ(count(), "4\n");
+}
+
+TEST_F(FirnTables, EveryCommandHasHelpWithAnExample) {
+  const std::string help = output_of({"--help"});
+  EXPECT_THAT(help, HasSubstr("Status: 0 done, 1 failed"));
+  for (const char* command :
+       {"scan",           "describe", "schema",   "snapshots",   "refs",    "files",  "partitions", "metadata",
+        "verify",         "append",   "delete",   "overwrite",   "upsert",  "create", "drop",       "alter",
+        "branch",         "tag",      "rollback", "cherry-pick", "compact", "expire", "orphans",    "rewrite-manifests",
+        "rewrite-deletes"}) {
+    EXPECT_THAT(help, HasSubstr(std::string("\n  ") + command + " "));
+    EXPECT_THAT(output_of({command, "--help"}), HasSubstr(std::string("Example: firn ") + command + " "));
+  }
 }
 
 }  // namespace

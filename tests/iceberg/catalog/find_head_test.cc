@@ -63,7 +63,6 @@ TEST(FindHead, AMissingStaleOrWrongHintDoesNotHideTheNewestVersion) {
                                                                        {"5", "right"},
                                                                        {"v4.metadata.json", "a file name"},
                                                                        {"2", "names a version that was pruned"},
-                                                                       {"9", "names a version that never was"},
                                                                        {"junk", "unreadable"},
                                                                        {"", "empty"}}) {
     SCOPED_TRACE(title);
@@ -74,6 +73,62 @@ TEST(FindHead, AMissingStaleOrWrongHintDoesNotHideTheNewestVersion) {
     if (hint) table.hint(*hint);
     EXPECT_EQ(table.head(), "5");
   }
+}
+
+// The hint is written once its version is there (Hadoop's writers do the same): the version is lost.
+TEST(FindHead, AHintAboveAllVersionsIsAnErrorThatNamesTheLostOne) {
+  for (const char* hint : {"9", "9\n", "v9.metadata.json", "6"}) {
+    SCOPED_TRACE(hint);
+    TableDirectory table;
+    table.put("v4.metadata.json", "4");
+    table.put("v5.metadata.json", "5");
+    table.hint("5");
+    const auto operations = open_filesystem_table(table.store, "mem://w/t");
+    table.hint(hint);
+    for (const bool is_open : {false, true}) {
+      try {
+        is_open ? operations->load() : open_filesystem_table(table.store, "mem://w/t")->load();
+        FAIL();
+      } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::corrupt);
+        EXPECT_THAT(e.what(), HasSubstr(std::string(hint).find('6') == 0 ? "v6.metadata.json" : "v9.metadata.json"));
+        EXPECT_THAT(e.what(), HasSubstr("version-hint.text"));
+      }
+    }
+    table.hint("5");  // as the message says
+    EXPECT_EQ(table.head(), "5");
+  }
+}
+
+TEST(FindHead, TheHintOfADropThatDiedIsNoneOfATableMadeAnew) {
+  TableDirectory table;
+  table.hint("7");
+  create_filesystem_table(table.store, tiny_metadata("mem://w/t"));
+  EXPECT_EQ(open_filesystem_table(table.store, "mem://w/t")->load().version, 1);
+  EXPECT_EQ(table.store->read(table.path("version-hint.text")), "1");
+}
+
+TEST(FindHead, AFolderOfTablesIsNoTable) {
+  const auto message_of = [](const std::shared_ptr<FakeStore>& store, const std::string& location) -> std::string {
+    try {
+      open_filesystem_table(store, location);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::invalid_argument) << e.what();
+      return e.what();
+    }
+    return "";
+  };
+  TableDirectory table;
+  table.put("v1.metadata.json", "1");
+  EXPECT_THAT(message_of(table.store, "mem://w"), HasSubstr("mem://w/t"));  // nor is its only table taken for it
+  table.other_table();
+  table.store->replace("mem://w/u/metadata/v1.metadata.json", table.bytes("1"));
+  EXPECT_THAT(message_of(table.store, "mem://w"), ::testing::AllOf(HasSubstr("mem://w/t"), HasSubstr("mem://w/u")));
+  // Metadata kept elsewhere is one table's only where it is all in one folder.
+  table.store->replace("mem://x/a/meta/00001-a.metadata.json", table.bytes("1"));
+  EXPECT_EQ(message_of(table.store, "mem://x"), "");
+  table.store->replace("mem://x/b/meta/00001-a.metadata.json", table.bytes("1"));
+  EXPECT_THAT(message_of(table.store, "mem://x"), HasSubstr("mem://x/b/meta"));
 }
 
 TEST(FindHead, CompressedVersionsOfEverySpellingAreRead) {

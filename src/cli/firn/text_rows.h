@@ -1,0 +1,45 @@
+// Rows from JSON lines and CSV, typed by a table's columns.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <arrow/io/interfaces.h>
+#include <arrow/record_batch.h>
+
+#include "iceberg/schema.h"
+
+namespace firn::cli {
+
+struct TextRowsOptions {
+  std::string name;                       // of the input, for errors
+  bool infers_new_columns = false;        // see RowInputOptions
+  bool has_columns_of_first_row = false;  // likewise
+};
+
+// All of `table`'s columns (or the first row's), then the new ones; a member that a row lacks is its column's write
+// default, else null.
+std::shared_ptr<arrow::RecordBatchReader> read_json_rows(std::shared_ptr<arrow::io::InputStream> in,
+                                                         const iceberg::Schema& table, const TextRowsOptions& options);
+// The columns that the title line names. Nothing is null, "" an empty string.
+std::shared_ptr<arrow::RecordBatchReader> read_csv_rows(std::shared_ptr<arrow::io::InputStream> in,
+                                                        const iceberg::Schema& table, const TextRowsOptions& options);
+
+// Builders of one batch, and what they become.
+class ColumnBuilders {
+ public:
+  explicit ColumnBuilders(const std::vector<iceberg::Field>& fields);
+  arrow::ArrayBuilder& at(size_t column) { return *builders_[column]; }
+  const std::shared_ptr<arrow::Schema>& schema() const { return schema_; }  // without field ids
+  std::shared_ptr<arrow::RecordBatch> finish(int64_t num_rows);             // leaves the builders empty
+
+ private:
+  std::shared_ptr<arrow::Schema> schema_;
+  std::vector<std::unique_ptr<arrow::ArrayBuilder>> builders_;
+};
+
+[[noreturn]] void fail_unknown_column(const std::string& where, const std::string& name, const iceberg::Schema& table);
+
+}  // namespace firn::cli

@@ -1,0 +1,67 @@
+// Whether a table is whole.
+#include <mutex>
+
+#include "cli/firn/command.h"
+#include "cli/firn/progress.h"
+#include "cli/firn/text_table.h"
+#include "iceberg/inspect/verify.h"
+
+namespace firn::cli {
+namespace {
+
+struct VerifyArguments {
+  TableArgument table;
+  std::string at;
+  bool strict = false, data = false, all_snapshots = false, as_json = false;
+};
+
+void verify_table(const VerifyArguments& arguments) {
+  const auto table = open_table(arguments.table);
+  iceberg::VerifyOptions options;
+  options.strict = arguments.strict;
+  options.check_data = arguments.data;
+  options.all_snapshots = arguments.all_snapshots;
+  if (!arguments.at.empty()) options.snapshot_id = snapshot_id_at(arguments.at, *table->load().metadata);
+  std::vector<iceberg::Finding> findings;
+  {
+    Progress progress("verify");
+    std::atomic<int64_t> num_objects{0};
+    options.progress = [&](const std::string&) { progress.say(format_counted(++num_objects, "object")); };
+    findings = verify(*table, options);
+  }
+  if (arguments.as_json) {
+    Json json = {{"location", table->location()}, {"findings", Json::array()}};
+    for (const iceberg::Finding& finding : findings) {
+      json["findings"].push_back({{"severity", std::string(to_string(finding.severity))},
+                                  {"code", finding.code},
+                                  {"object", finding.object},
+                                  {"message", finding.message}});
+    }
+    print_text(json.dump(2) + "\n");
+  } else {
+    for (const iceberg::Finding& finding : findings) {
+      print_text(
+          fmt::format("{} {} {}: {}\n", to_string(finding.severity), finding.code, finding.object, finding.message));
+    }
+    if (findings.empty()) print_text("nothing is wrong\n");
+  }
+  if (!findings.empty()) throw CommandFailed();
+}
+
+}  // namespace
+
+void add_verify_command(CLI::App& app) {
+  CLI::App* command =
+      add_command(app, kReading, "verify", "Check that the table is whole; status 1 if something is wrong",
+                  "verify local:nyc.flights --strict --data");
+  auto& arguments = run_with<VerifyArguments>(command, verify_table);
+  add_table(command, arguments.table);
+  command->add_flag("--strict", arguments.strict, "Also what a writer must do, and readers get by without");
+  command->add_flag("--data", arguments.data, "Also that counts, bounds and positions agree with what is in the files");
+  add_at(command, arguments.at);
+  command->add_flag("--all-snapshots", arguments.all_snapshots, "Every snapshot, not only those that refs name");
+  command->add_flag("--json", arguments.as_json, "Answer in JSON");
+  add_relocate(command, arguments.table);
+}
+
+}  // namespace firn::cli

@@ -1,0 +1,15 @@
+// Delete files that apply to no data file any more. Within maintain/ only.
+#pragma once
+
+#include <vector>
+
+#include "iceberg/manifest/manifest.h"
+#include "io/file_io.h"
+
+namespace firn::iceberg {
+
+// The live delete files of `snapshot` that apply to none of its live data files, as paths, partitions and sequence
+// numbers tell (Iceberg spec, "Scan Planning"). Memory follows the number of delete files.
+std::vector<DataFile> find_dangling_deletes(const TableMetadata& metadata, const Snapshot& snapshot, FileIO& io);
+
+}  // namespace firn::iceberg

@@ -1,0 +1,144 @@
+// Columns, partitioning, sort order, properties, branches and tags changed from the command line.
+#include "cli/firn/run_firn.h"
+
+namespace firn {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FirnAlter : public FirnCommand {
+ protected:
+  Strings columns() {
+    Strings names;
+    const Json schema = json_of({"schema", table_, "--json"});
+    for (const Json& field : schema["fields"]) names.push_back(field["name"]);
+    return names;
+  }
+  Json describe() { return json_of({"describe", table_, "--json"}); }
+};
+
+TEST_F(FirnAlter, ColumnsAreAddedMovedRenamedAndDropped) {
+  create({"--property", "format-version=3"});
+  append("{\"id\":1,\"name\":\"a\"}\n");
+  output_of({"alter", "add-column", table_, "gate", "string", "--after", "id", "--doc", "where", "--default", "A1"});
+  output_of({"alter", "add-column", table_, "place", R"({"type":"struct","fields":[{"name":"x","type":"int"}]})"});
+  output_of({"alter", "add-column", table_, "y", "int", "--in", "place"});
+  EXPECT_EQ(columns(), (Strings{"id", "gate", "name", "place"}));
+  EXPECT_EQ(rows_of(table_), (Strings{R"({"id":1,"gate":"A1","name":"a","place":null})"}));
+  EXPECT_THAT(output_of({"schema", table_}), HasSubstr("gate: string default A1  -- where"));
+  output_of({"alter", "rename-column", table_, "name", "who"});
+  output_of({"alter", "move-column", table_, "who", "--first"});
+  output_of({"alter", "drop-column", table_, "gate"});
+  output_of({"alter", "promote-column", table_, "place.x", "long"});
+  output_of({"alter", "make-optional", table_, "id"});
+  output_of({"alter", "set-default", table_, "who", "nobody"});
+  output_of({"alter", "set-doc", table_, "who", "a name"});
+  EXPECT_EQ(columns(), (Strings{"who", "id", "place"}));
+  append("{\"place\":{\"x\":4294967296,\"y\":1}}\n");
+  EXPECT_EQ(rows_of(table_), sorted_rows({R"({"who":"a","id":1,"place":null})",
+                                          R"({"who":"nobody","id":null,"place":{"x":4294967296,"y":1}})"}));
+  EXPECT_EQ(json_of({"schema", table_, "--all", "--json"}).size(), 11u);
+}
+
+TEST_F(FirnAlter, ADryRunChangesNothingAndTellsWhatIsRefused) {
+  create();
+  const auto before = files_of_table();
+  const Json would = json_of({"alter", "add-column", table_, "x", "int", "--dry-run", "--json"});
+  EXPECT_TRUE(would["changed"]);
+  EXPECT_TRUE(would["dry-run"]);
+  EXPECT_THAT(error_of({"alter", "drop-column", table_, "nope", "--dry-run"}), HasSubstr("nope"));
+  EXPECT_THAT(error_of({"alter", "add-column", table_, "x", "int", "--required"}), HasSubstr("x"));
+  EXPECT_THAT(error_of({"alter", "add-column", table_, "x", "number"}), HasSubstr("timestamptz"));
+  EXPECT_THAT(error_of({"alter", "promote-column", table_, "id", "int"}), HasSubstr("id"));
+  EXPECT_EQ(files_of_table(), before);
+}
+
+TEST_F(FirnAlter, PartitionFieldsAndTheSortOrderChange) {
+  create();
+  output_of({"alter", "add-partition", table_, "bucket(4, id)", "--name", "b"});
+  EXPECT_EQ(describe()["partition-spec"]["fields"][0]["name"], "b");
+  output_of({"alter", "rename-partition", table_, "b", "bb"});
+  output_of({"alter", "add-partition", table_, "name"});
+  EXPECT_EQ(describe()["partition-spec"]["fields"].size(), 2u);
+  output_of({"alter", "drop-partition", table_, "bb"});
+  EXPECT_THAT(output_of({"describe", table_}), HasSubstr(": name\n"));
+  output_of({"alter", "set-sort", table_, "name desc", "id"});
+  EXPECT_EQ(describe()["sort-order"]["fields"].size(), 2u);
+  output_of({"alter", "set-sort", table_, "--drop"});
+  EXPECT_EQ(describe()["sort-order"]["fields"].size(), 0u);
+}
+
+TEST_F(FirnAlter, PropertiesAndTheFormatVersionChange) {
+  create();
+  output_of({"alter", "set-properties", table_, "a=1", "b=x=y"});
+  EXPECT_EQ(describe()["properties"]["b"], "x=y");
+  EXPECT_FALSE(json_of({"alter", "set-properties", table_, "a=1", "--json"})["changed"]);
+  output_of({"alter", "unset-properties", table_, "a"});
+  EXPECT_FALSE(describe()["properties"].contains("a"));
+  EXPECT_EQ(json_of({"alter", "upgrade", table_, "3", "--json"})["format-version"], 3);
+  EXPECT_EQ(describe()["format-version"], 3);
+  error_of({"alter", "upgrade", table_, "2"});
+}
+
+TEST_F(FirnAlter, BranchesAndTagsComeMoveAndGo) {
+  create();
+  const int64_t first = append("{\"id\":1}\n");
+  output_of({"tag", table_, "one", "--max-ref-age", "30d"});
+  output_of({"branch", table_, "dev", "--min-snapshots", "3", "--max-snapshot-age", "12h"});
+  append("{\"id\":2}\n", {"--branch", "dev"});
+  EXPECT_EQ(count(), "1\n");
+  EXPECT_EQ(count({"--at", "dev"}), "2\n");
+  const Json refs = json_of({"refs", table_, "--json"});
+  EXPECT_EQ(refs["one"]["max-ref-age-ms"], 30LL * 86'400'000);
+  EXPECT_EQ(refs["dev"]["min-snapshots-to-keep"], 3);
+  EXPECT_EQ(refs["dev"]["max-snapshot-age-ms"], 12 * 3'600'000);
+  EXPECT_THAT(output_of({"refs", table_}), HasSubstr("one   tag"));
+
+  const auto before = files_of_table();
+  output_of({"branch", table_, "main", "--fast-forward", "dev", "--dry-run"});
+  EXPECT_EQ(files_of_table(), before);
+  output_of({"branch", table_, "main", "--fast-forward", "dev"});
+  EXPECT_EQ(count(), "2\n");
+  EXPECT_THAT(error_of({"tag", table_, "one"}), HasSubstr("one"));
+  output_of({"tag", table_, "one", "--replace"});
+  EXPECT_NE(json_of({"refs", table_, "--json"})["one"]["snapshot-id"], first);
+  output_of({"branch", table_, "dev", "--retention", "--min-snapshots", "5"});
+  EXPECT_EQ(json_of({"refs", table_, "--json"})["dev"]["min-snapshots-to-keep"], 5);
+  EXPECT_THAT(error_of({"branch", table_, "one", "--delete"}), HasSubstr("tag"));
+  output_of({"tag", table_, "one", "--delete"});
+  output_of({"branch", table_, "dev", "--delete"});
+  EXPECT_THAT(error_of({"branch", table_, "dev", "--delete"}), HasSubstr("dev"));
+  EXPECT_EQ(json_of({"refs", table_, "--json"}).size(), 1u);
+}
+
+TEST_F(FirnAlter, RollsBackToIdsRefsAndTimes) {
+  create();
+  const int64_t first = append("{\"id\":1}\n");
+  output_of({"tag", table_, "one"});
+  const int64_t second = append("{\"id\":2}\n");
+  EXPECT_THAT(output_of({"rollback", table_, std::to_string(first), "--dry-run"}), HasSubstr("would do"));
+  EXPECT_EQ(count(), "2\n");
+  EXPECT_EQ(json_of({"rollback", table_, std::to_string(first), "--json"})["current-snapshot-id"], first);
+  EXPECT_EQ(count(), "1\n");
+  EXPECT_THAT(error_of({"rollback", table_, std::to_string(second)}), HasSubstr(std::to_string(second)));
+  output_of({"rollback", table_, std::to_string(second), "--any"});
+  EXPECT_EQ(count(), "2\n");
+  output_of({"rollback", table_, "one"});
+  EXPECT_EQ(count(), "1\n");
+}
+
+TEST_F(FirnAlter, StagedRowsArePublishedByTheirId) {
+  create();
+  append("{\"id\":1}\n");
+  append("{\"id\":2}\n", {"--stage", "w1"});
+  EXPECT_EQ(count(), "1\n");
+  append("{\"id\":3}\n");
+  output_of({"cherry-pick", table_, "--staged", "w1"});
+  EXPECT_EQ(count(), "3\n");
+  EXPECT_THAT(error_of({"cherry-pick", table_, "--staged", "w1"}), HasSubstr("already"));
+  EXPECT_THAT(error_of({"cherry-pick", table_, "--staged", "w2"}), HasSubstr("w2"));
+  error_of({"cherry-pick", table_}, 2);
+}
+
+}  // namespace
+}  // namespace firn
