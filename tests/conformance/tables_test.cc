@@ -1,5 +1,5 @@
-// Tables of other engines with the rows that every reader must see (expected.json): those in tests/fixtures, and the
-// whole collection they come from, found through FIRN_CONFORMANCE or beside the source tree.
+// Tables of other engines with the rows that every reader must see (expected.json): those in tests/fixtures, or in the
+// folder that FIRN_CONFORMANCE names.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -174,63 +174,22 @@ void expect_plans_as_recorded(const ConformanceTable& table) {
   }
 }
 
-class FixtureTable : public testing::TestWithParam<std::string> {};
+class Conformance : public testing::TestWithParam<std::string> {};
 
-TEST_P(FixtureTable, EverySnapshotAndRefHasTheRowsThatJavaReads) {
+TEST_P(Conformance, EverySnapshotAndRefHasTheRowsThatJavaReads) {
   expect_snapshots_as_recorded(open_conformance_table(GetParam()));
 }
 
-TEST_P(FixtureTable, EveryFilterGivesTheRecordedRowsAndPlansNoFileThatJavaPrunes) {
+TEST_P(Conformance, EveryFilterGivesTheRecordedRowsAndPlansNoFileThatJavaPrunes) {
   expect_plans_as_recorded(open_conformance_table(GetParam()));
 }
-
-INSTANTIATE_TEST_SUITE_P(Fixtures, FixtureTable,
-                         testing::ValuesIn(conformance_tables(FIRN_SOURCE_DIR "/tests/fixtures")),
-                         [](const auto& info) { return std::filesystem::path(info.param).filename().string(); });
 
 std::string root() {
-  const char* given = std::getenv("FIRN_CONFORMANCE");
-  return given != nullptr ? given : FIRN_SOURCE_DIR "/../shared/conformance";
+  const char* named = std::getenv("FIRN_CONFORMANCE");
+  return named != nullptr ? named : FIRN_SOURCE_DIR "/tests/fixtures";
 }
 
-// What firn does not read yet, and why.
-const std::map<std::string, std::string>& not_read_yet() {
-  static const std::map<std::string, std::string> kTables = {
-      {"eqdel_specs_v2", "Avro data and delete files"},
-      {"mixed_deletes_v2", "Avro position deletes"},
-      {"nested_avro_v3", "Avro data files"},
-      {"prim_avro_v2", "Avro data and delete files"},
-      {"types_java_avro_v1", "Avro data files"},
-  };
-  return kTables;
-}
-
-std::vector<std::string> tables_or_none() {
-  std::vector<std::string> folders = conformance_tables(root());
-  if (folders.empty()) folders.push_back("none");
-  return folders;
-}
-
-class SharedTable : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    if (GetParam() == "none")
-      GTEST_SKIP() << "no conformance tables in " << root() << "; set FIRN_CONFORMANCE to their folder";
-    const std::string name = std::filesystem::path(GetParam()).filename();
-    const auto found = not_read_yet().find(name);
-    if (found != not_read_yet().end()) GTEST_SKIP() << name << " is not read yet: " << found->second;
-  }
-};
-
-TEST_P(SharedTable, EverySnapshotAndRefHasTheRowsThatJavaReads) {
-  expect_snapshots_as_recorded(open_conformance_table(GetParam()));
-}
-
-TEST_P(SharedTable, EveryFilterGivesTheRecordedRowsAndPlansNoFileThatJavaPrunes) {
-  expect_plans_as_recorded(open_conformance_table(GetParam()));
-}
-
-INSTANTIATE_TEST_SUITE_P(Conformance, SharedTable, testing::ValuesIn(tables_or_none()),
+INSTANTIATE_TEST_SUITE_P(Tables, Conformance, testing::ValuesIn(conformance_tables(root())),
                          [](const auto& info) { return std::filesystem::path(info.param).filename().string(); });
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tables of other engines: those in tests/fixtures, and the conformance set where it is at hand.
+// Tables of other engines.
 #pragma once
 
 #include <cstdlib>
@@ -11,26 +11,19 @@
 
 namespace firn::iceberg {
 
-// The conformance set: FIRN_CONFORMANCE, else ../shared/conformance beside the source folder; empty if neither is
-// there.
-inline std::filesystem::path conformance_root() {
-  const char* named = std::getenv("FIRN_CONFORMANCE");
-  const std::filesystem::path root = named != nullptr
-                                         ? std::filesystem::path(named)
-                                         : std::filesystem::path(FIRN_SOURCE_DIR) / "../shared/conformance";
-  return std::filesystem::is_directory(root) ? root : std::filesystem::path();
-}
-
 inline std::filesystem::path fixtures_root() { return std::filesystem::path(FIRN_SOURCE_DIR) / "tests/fixtures"; }
 
-// Folders of tables below both roots that are there, each with metadata of some kind in it.
+// Where the tables of other engines lie: tests/fixtures, or the folder that FIRN_CONFORMANCE names.
+inline std::filesystem::path conformance_root() {
+  const char* named = std::getenv("FIRN_CONFORMANCE");
+  return named != nullptr ? std::filesystem::path(named) : fixtures_root();
+}
+
+// Folders of tables, each with metadata of some kind in it.
 inline std::vector<std::filesystem::path> table_folders() {
   std::vector<std::filesystem::path> folders;
-  for (const auto& root : {fixtures_root(), conformance_root()}) {
-    if (root.empty()) continue;
-    for (const auto& entry : std::filesystem::directory_iterator(root)) {
-      if (entry.is_directory()) folders.push_back(entry.path());
-    }
+  for (const auto& entry : std::filesystem::directory_iterator(conformance_root())) {
+    if (entry.is_directory()) folders.push_back(entry.path());
   }
   return folders;
 }

@@ -5,6 +5,7 @@
 
 #include <arrow/io/memory.h>
 #include <parquet/arrow/reader.h>
+#include <parquet/bloom_filter_reader.h>
 #include <parquet/file_reader.h>
 #include <parquet/page_index.h>
 #include <parquet/properties.h>
@@ -12,6 +13,7 @@
 #include "base/arrow_status.h"
 #include "iceberg/expr/row_filter.h"
 #include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/parquet/bloom_pruning.h"
 #include "iceberg/parquet/file_columns.h"
 #include "iceberg/parquet/flat_column.h"
 #include "iceberg/parquet/row_selection.h"
@@ -246,8 +248,10 @@ struct ParquetFileReader::State {
         throw parquet::ParquetException("row group ", group, " has a negative number of rows");
       next_group_first += metadata->num_rows();
       if (metadata->num_rows() == 0) continue;
-      if (request.filter && !row_group_might_match(*request.filter, filter_columns, *metadata)) {
+      const GroupRule rule = rule_against(*metadata);
+      if (rule != GroupRule::none) {
         if (counters != nullptr) ++counters->row_groups_pruned;
+        if (counters != nullptr && rule == GroupRule::bloom_filter) ++counters->row_groups_pruned_by_bloom;
         continue;
       }
       if (counters != nullptr) ++counters->row_groups_read;
@@ -257,9 +261,29 @@ struct ParquetFileReader::State {
     return false;
   }
 
+  // What proves that no row of the open row group matches.
+  GroupRule rule_against(const parquet::RowGroupMetaData& metadata) {
+    if (!request.filter) return GroupRule::none;
+    if (!row_group_might_match(*request.filter, filter_columns, metadata)) return GroupRule::statistics;
+    const bool might_match = bloom_might_match(*request.filter, filter_columns, *footer->schema(),
+                                               [&](int leaf) { return load_bloom_filter(metadata, leaf); });
+    return might_match ? GroupRule::none : GroupRule::bloom_filter;
+  }
+
+  std::unique_ptr<parquet::BloomFilter> load_bloom_filter(const parquet::RowGroupMetaData& metadata, int leaf) {
+    if (!metadata.ColumnChunk(leaf)->bloom_filter_offset()) return nullptr;
+    try {
+      const auto filters = file->GetBloomFilterReader().RowGroup(group);
+      return filters ? filters->GetColumnBloomFilter(leaf) : nullptr;
+    } catch (const parquet::ParquetException&) {
+      if (source->failed()) throw;
+      return nullptr;  // of a kind not known here, or damaged: it proves nothing, and the rows do not depend on it
+    }
+  }
+
   void open_group(const parquet::RowGroupMetaData& metadata) {
     const int64_t rows = metadata.num_rows();
-    ranges = {{0, rows}};
+    ranges = {{0, rows}};  // nested; open_flat_group selects
     range = 0;
     std::vector<int> leaves;
     for (const Column& column : columns) {
@@ -280,35 +304,42 @@ struct ParquetFileReader::State {
     open_flat_group(metadata);
   }
 
-  void open_flat_group(const parquet::RowGroupMetaData& metadata) {
-    std::map<int, std::vector<PageSpan>> pages;  // by leaf
+  // Sets `ranges` to the rows that the filter leaves, by the page index; the pages of the columns read, by leaf, where
+  // they are known.
+  std::map<int, std::vector<PageSpan>> select_pages(const parquet::RowGroupMetaData& metadata) {
+    ranges = {{0, metadata.num_rows()}};
+    std::map<int, std::vector<PageSpan>> pages;
+    if (!request.filter) return pages;
     std::map<int, PageBounds> bounds;
-    if (request.filter) {
-      std::vector<int> leaves;
-      for (const Column& column : columns) {
-        if (column.kind == ColumnKind::flat) leaves.push_back(column.file->leaf);
-      }
-      for (const auto& [id, column] : filter_columns) {
-        if (column.leaf >= 0 && std::find(leaves.begin(), leaves.end(), column.leaf) == leaves.end())
-          leaves.push_back(column.leaf);
-      }
-      const auto index_reader = file->GetPageIndexReader();
-      const auto group_index = index_reader ? index_reader->RowGroup(group) : nullptr;
-      for (int leaf : leaves) {
-        const auto chunk = metadata.ColumnChunk(leaf);
-        if (!group_index || !chunk->GetOffsetIndexLocation()) continue;
-        if (const auto offsets = group_index->GetOffsetIndex(leaf))
-          pages[leaf] = page_spans(*offsets, *chunk, metadata.num_rows());
-      }
-      for (const auto& [id, column] : filter_columns) {
-        const auto found = pages.find(column.leaf);
-        if (column.leaf < 0 || found == pages.end() || found->second.empty() || bounds.contains(column.leaf)) continue;
-        if (!metadata.ColumnChunk(column.leaf)->GetColumnIndexLocation()) continue;
-        if (auto index = group_index->GetColumnIndex(column.leaf))
-          bounds.emplace(column.leaf, PageBounds{.pages = found->second, .index = std::move(index)});
-      }
-      ranges = select_rows(*request.filter, filter_columns, metadata, bounds);
+    std::vector<int> leaves;
+    for (const Column& column : columns) {
+      if (column.kind == ColumnKind::flat) leaves.push_back(column.file->leaf);
     }
+    for (const auto& [id, column] : filter_columns) {
+      if (column.leaf >= 0 && std::find(leaves.begin(), leaves.end(), column.leaf) == leaves.end())
+        leaves.push_back(column.leaf);
+    }
+    const auto index_reader = file->GetPageIndexReader();
+    const auto group_index = index_reader ? index_reader->RowGroup(group) : nullptr;
+    for (int leaf : leaves) {
+      const auto chunk = metadata.ColumnChunk(leaf);
+      if (!group_index || !chunk->GetOffsetIndexLocation()) continue;
+      if (const auto offsets = group_index->GetOffsetIndex(leaf))
+        pages[leaf] = page_spans(*offsets, *chunk, metadata.num_rows());
+    }
+    for (const auto& [id, column] : filter_columns) {
+      const auto found = pages.find(column.leaf);
+      if (column.leaf < 0 || found == pages.end() || found->second.empty() || bounds.contains(column.leaf)) continue;
+      if (!metadata.ColumnChunk(column.leaf)->GetColumnIndexLocation()) continue;
+      if (auto index = group_index->GetColumnIndex(column.leaf))
+        bounds.emplace(column.leaf, PageBounds{.pages = found->second, .index = std::move(index)});
+    }
+    ranges = select_rows(*request.filter, filter_columns, metadata, bounds);
+    return pages;
+  }
+
+  void open_flat_group(const parquet::RowGroupMetaData& metadata) {
+    std::map<int, std::vector<PageSpan>> pages = select_pages(metadata);
     for (Column& column : columns) {
       if (column.kind != ColumnKind::flat) continue;
       const int leaf = column.file->leaf;
@@ -364,6 +395,30 @@ struct ParquetFileReader::State {
   std::shared_ptr<arrow::Array> read_column(Column& column, RowRange rows) {
     return column.kind == ColumnKind::missing ? missing_column(*column.target, rows.size(), column.target->name, rules)
                                               : read_flat(column, rows);
+  }
+
+  // Of the next row group, without reading its rows.
+  RowGroupChoice explain_group() {
+    const auto metadata = footer->RowGroup(++group);
+    RowGroupChoice choice{.rows = metadata->num_rows(), .rule = rule_against(*metadata)};
+    if (choice.rule != GroupRule::none || choice.rows == 0) return choice;
+    choice.rows_selected = choice.rows;
+    if (nested) return choice;
+    const std::map<int, std::vector<PageSpan>> pages = select_pages(*metadata);
+    choice.rows_selected = 0;
+    for (const RowRange& selected : ranges) choice.rows_selected += selected.size();
+    if (choice.rows_selected < choice.rows) choice.rule = GroupRule::page_index;
+    for (const Column& column : columns) {
+      const auto found = column.kind == ColumnKind::flat ? pages.find(column.file->leaf) : pages.end();
+      if (found == pages.end()) continue;
+      choice.pages += static_cast<int64_t>(found->second.size());
+      choice.pages_selected += std::count_if(found->second.begin(), found->second.end(), [&](const PageSpan& page) {
+        return std::any_of(ranges.begin(), ranges.end(), [&](const RowRange& selected) {
+          return selected.first < page.rows.end && page.rows.first < selected.end;
+        });
+      });
+    }
+    return choice;
   }
 
   std::optional<PositionedBatch> next_flat() {
@@ -432,6 +487,28 @@ ParquetFileReader::~ParquetFileReader() = default;
 
 std::optional<PositionedBatch> ParquetFileReader::next() {
   return state_->translate([&] { return state_->nested ? state_->next_nested() : state_->next_flat(); });
+}
+
+std::vector<RowGroupChoice> ParquetFileReader::explain() {
+  return state_->translate([&] {
+    std::vector<RowGroupChoice> choices;
+    while (state_->group + 1 < state_->footer->num_row_groups()) choices.push_back(state_->explain_group());
+    return choices;
+  });
+}
+
+std::string_view to_string(GroupRule rule) {
+  switch (rule) {
+    case GroupRule::none:
+      return "";
+    case GroupRule::statistics:
+      return "statistics";
+    case GroupRule::bloom_filter:
+      return "bloom filter";
+    case GroupRule::page_index:
+      return "page index";
+  }
+  return "";
 }
 
 }  // namespace firn::iceberg

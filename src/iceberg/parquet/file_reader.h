@@ -18,8 +18,9 @@ struct ReadCounters {
   std::atomic<int64_t> manifests_read{0}, manifests_skipped{0};
   std::atomic<int64_t> files_planned{0}, files_pruned{0};
   std::atomic<int64_t> files_opened{0}, row_groups_read{0}, row_groups_pruned{0}, pages_read{0}, pages_pruned{0};
-  std::atomic<int64_t> values_decoded{0};  // leaf values, all columns together
-  std::atomic<int64_t> rows_decoded{0};    // the largest of a file's columns, summed over files
+  std::atomic<int64_t> row_groups_pruned_by_bloom{0};  // of row_groups_pruned
+  std::atomic<int64_t> values_decoded{0};              // leaf values, all columns together
+  std::atomic<int64_t> rows_decoded{0};                // the largest of a file's columns, summed over files
   std::atomic<int64_t> bytes_read{0};
 };
 
@@ -37,6 +38,17 @@ struct PositionedBatch {
   int64_t first_position = 0;  // file-wide position of its first row; its rows are consecutive in the file
 };
 
+// What decided that a row group, or some of its rows, is not read.
+enum class GroupRule : uint8_t { none, statistics, bloom_filter, page_index };
+std::string_view to_string(GroupRule rule);  // "", "statistics", "bloom filter", "page index"
+
+// What is read of a row group.
+struct RowGroupChoice {
+  int64_t rows = 0, rows_selected = 0;    // 0 selected: pruned
+  int64_t pages = 0, pages_selected = 0;  // of the columns read; 0 without a filter or a page index
+  GroupRule rule = GroupRule::none;
+};
+
 // Columns that the file lacks come as their initial-default, else null; a required one without default is an error.
 // Promoted types come as the projection's. `_pos`-like columns are the scan's business. Flat columns read only the
 // pages that the filter leaves; a projection with nested columns reads whole row groups. One thread.
@@ -45,6 +57,8 @@ class ParquetFileReader {
   ParquetFileReader(FileIO& io, const std::string& path, ParquetReadRequest request);
   ~ParquetFileReader();
   std::optional<PositionedBatch> next();  // in file order; nullopt at the end. Throws corrupt naming file and column
+  // What next() would read, by the footer and the indexes alone; in place of it.
+  std::vector<RowGroupChoice> explain();
 
  private:
   struct State;

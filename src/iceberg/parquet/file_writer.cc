@@ -1,11 +1,14 @@
 #include "iceberg/parquet/file_writer.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <unordered_set>
 
 #include <arrow/util/byte_size.h>
 #include <arrow/util/compression.h>
 #include <parquet/arrow/writer.h>
+#include <parquet/bloom_filter.h>
 #include <parquet/file_writer.h>
 #include <parquet/properties.h>
 
@@ -90,8 +93,39 @@ bool is_all_distinct(const arrow::Array& array) {
   return seen.size() >= kSampleValuesMin;
 }
 
+// As many values as the property says, or as the greatest filter of at most `bytes_max` has room for.
+parquet::BloomFilterOptions bloom_filter_options(const ParquetWriteOptions::BloomFilter& wanted, int64_t bytes_max) {
+  using Filter = parquet::BlockSplitBloomFilter;
+  const double fpp = wanted.false_positives;
+  // Filters are of a power of two of bytes; bits = -8 values / ln(1 - fpp^(1/8)).
+  const double bits = 8 * std::exp2(std::floor(std::log2(static_cast<double>(std::clamp<int64_t>(
+                              bytes_max, Filter::kMinimumBloomFilterBytes, Filter::kMaximumBloomFilterBytes)))));
+  const auto values_max = static_cast<int64_t>(-bits * std::log(1 - std::pow(fpp, 1.0 / 8)) / 8);
+  parquet::BloomFilterOptions options;
+  options.fpp = fpp;
+  options.ndv = std::max<int64_t>(1, std::min(wanted.distinct_values.value_or(values_max), values_max));
+  return options;
+}
+
+void set_column_properties(const ParquetWriteOptions& options, const Schema& stored,
+                           parquet::WriterProperties::Builder& builder) {
+  parquet::SchemaDescriptor schema;
+  schema.Init(to_parquet_schema(stored));
+  const std::vector<LeafColumn> leaves = leaf_columns(stored);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const parquet::ColumnDescriptor& column = *schema.Column(static_cast<int>(i));
+    if (!leaves[i].id) continue;
+    const auto bloom = options.bloom_filters.find(*leaves[i].id);
+    if (bloom != options.bloom_filters.end() && column.physical_type() != parquet::Type::BOOLEAN)
+      builder.enable_bloom_filter(column.path(), bloom_filter_options(bloom->second, options.bloom_filter_bytes_max));
+    const auto statistics = options.statistics.find(*leaves[i].id);
+    if (!(statistics == options.statistics.end() ? options.default_statistics : statistics->second))
+      builder.disable_statistics(column.path())->disable_write_page_index(column.path());
+  }
+}
+
 // `sample`: the first rows, nullptr if there are none.
-std::shared_ptr<parquet::WriterProperties> writer_properties(const ParquetWriteOptions& options,
+std::shared_ptr<parquet::WriterProperties> writer_properties(const ParquetWriteOptions& options, const Schema& stored,
                                                              const arrow::RecordBatch* sample) {
   parquet::WriterProperties::Builder builder;
   const auto codec = parse_codec(options.compression);
@@ -107,6 +141,7 @@ std::shared_ptr<parquet::WriterProperties> writer_properties(const ParquetWriteO
       ->enable_store_decimal_as_integer();
   if (options.compression_level && codec != arrow::Compression::UNCOMPRESSED && codec != arrow::Compression::SNAPPY)
     builder.compression_level(*options.compression_level);
+  set_column_properties(options, stored, builder);
   for (int i = 0; sample != nullptr && i < sample->num_columns(); ++i) {
     if (is_all_distinct(*sample->column(i)))
       builder.disable_dictionary(parquet::schema::ColumnPath({sample->column_name(i)}).ToDotString());
@@ -116,22 +151,69 @@ std::shared_ptr<parquet::WriterProperties> writer_properties(const ParquetWriteO
 
 }  // namespace
 
-ParquetWriteOptions ParquetWriteOptions::from_properties(const TableMetadata& metadata) {
+namespace {
+
+// write.parquet.*.column.<name>
+void set_column_options(const TableMetadata& metadata, ParquetWriteOptions& options) {
+  const auto for_each_column = [&](std::string_view prefix, const auto& visit) {
+    for (const auto& [key, value] : metadata.properties) {
+      if (!key.starts_with(prefix)) continue;
+      if (const Field* field = metadata.schema().find_field(std::string_view(key).substr(prefix.size())))
+        visit(field->id, key, value);
+    }
+  };
+  for_each_column("write.parquet.bloom-filter-enabled.column.",
+                  [&](int32_t id, const std::string& key, const std::string&) {
+                    if (metadata.bool_property(key, false)) options.bloom_filters[id] = {};
+                  });
+  for_each_column("write.parquet.bloom-filter-fpp.column.",
+                  [&](int32_t id, const std::string& key, const std::string& value) {
+                    double fpp = 0;
+                    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), fpp);
+                    if (error != std::errc() || end != value.data() + value.size() || !(fpp > 0 && fpp < 1))
+                      fail(ErrorKind::invalid_argument, "{} = {}: it must be between 0 and 1", key, value);
+                    const auto bloom = options.bloom_filters.find(id);
+                    if (bloom != options.bloom_filters.end()) bloom->second.false_positives = fpp;
+                  });
+  for_each_column("write.parquet.bloom-filter-ndv.column.",
+                  [&](int32_t id, const std::string& key, const std::string& value) {
+                    const int64_t values = metadata.int_property(key, 0);
+                    if (values <= 0) fail(ErrorKind::invalid_argument, "{} = {}: it must be above 0", key, value);
+                    const auto bloom = options.bloom_filters.find(id);
+                    if (bloom != options.bloom_filters.end()) bloom->second.distinct_values = values;
+                  });
+  options.default_statistics = metadata.bool_property("write.parquet.stats-enabled.default", true);
+  for_each_column("write.parquet.stats-enabled.column.", [&](int32_t id, const std::string& key, const std::string&) {
+    options.statistics[id] = metadata.bool_property(key, true);
+  });
+}
+
+}  // namespace
+
+ParquetWriteOptions ParquetWriteOptions::from_properties(const TableMetadata& metadata, FileContent content) {
   ParquetWriteOptions options;
-  const auto positive = [&](std::string_view key, int64_t fallback) {
+  const auto key_of = [&](std::string_view name) {
+    const std::string for_deletes = fmt::format("write.delete.parquet.{}", name);
+    return content != FileContent::data && metadata.properties.contains(for_deletes)
+               ? for_deletes
+               : fmt::format("write.parquet.{}", name);
+  };
+  const auto positive = [&](std::string_view name, int64_t fallback) {
+    const std::string key = key_of(name);
     const int64_t value = metadata.int_property(key, fallback);
     if (value <= 0) fail(ErrorKind::invalid_argument, "{} = {}: it must be above 0", key, value);
     return value;
   };
-  options.compression = metadata.property("write.parquet.compression-codec", options.compression);
+  options.compression = metadata.property(key_of("compression-codec"), options.compression);
   parse_codec(options.compression);
-  if (metadata.properties.contains("write.parquet.compression-level") &&
-      metadata.properties.at("write.parquet.compression-level") != "null")
-    options.compression_level = static_cast<int>(metadata.int_property("write.parquet.compression-level", 0));
-  options.row_group_size_bytes = positive("write.parquet.row-group-size-bytes", options.row_group_size_bytes);
-  options.page_size_bytes = positive("write.parquet.page-size-bytes", options.page_size_bytes);
-  options.page_row_limit = positive("write.parquet.page-row-limit", options.page_row_limit);
-  options.dict_size_bytes = positive("write.parquet.dict-size-bytes", options.dict_size_bytes);
+  if (metadata.property(key_of("compression-level"), "null") != "null")
+    options.compression_level = static_cast<int>(metadata.int_property(key_of("compression-level"), 0));
+  options.row_group_size_bytes = positive("row-group-size-bytes", options.row_group_size_bytes);
+  options.page_size_bytes = positive("page-size-bytes", options.page_size_bytes);
+  options.page_row_limit = positive("page-row-limit", options.page_row_limit);
+  options.dict_size_bytes = positive("dict-size-bytes", options.dict_size_bytes);
+  options.bloom_filter_bytes_max = positive("bloom-filter-max-bytes", options.bloom_filter_bytes_max);
+  set_column_options(metadata, options);
 
   constexpr std::string_view kDefaultMode = "write.metadata.metrics.default";
   constexpr std::string_view kColumnMode = "write.metadata.metrics.column.";
@@ -194,7 +276,7 @@ struct ParquetFileWriter::State {
 
   void open(const arrow::RecordBatch* sample) {
     const auto node = to_parquet_schema(stored);
-    const auto properties = writer_properties(options, sample);
+    const auto properties = writer_properties(options, stored, sample);
     translate_parquet_errors(ErrorKind::io, "create " + path, [&] {
       auto file = std::make_unique<parquet::ParquetFileWriter>();
       file->Open(

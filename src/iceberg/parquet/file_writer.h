@@ -24,10 +24,23 @@ struct ParquetWriteOptions {
   // the first 100 columns (write.metadata.metrics.max-inferred-column-defaults) unless set.
   std::map<int32_t, std::string> metrics_modes;
   std::string default_metrics_mode = "truncate(16)";
+  struct BloomFilter {
+    double false_positives = 0.01;  // write.parquet.bloom-filter-fpp.column.<name>
+    // write.parquet.bloom-filter-ndv.column.<name>; nullopt: as many as fit, and less is written where it suffices
+    std::optional<int64_t> distinct_values;
+  };
+  // By column id: write.parquet.bloom-filter-enabled.column.<name> = true. Booleans have none.
+  std::map<int32_t, BloomFilter> bloom_filters;
+  int64_t bloom_filter_bytes_max = 1048576;  // write.parquet.bloom-filter-max-bytes, of one in a row group
+  // write.parquet.stats-enabled.column.<name>, .default: minima, maxima and null counts in the file. Without them the
+  // column has no page index, and the manifest says less of it.
+  std::map<int32_t, bool> statistics;
+  bool default_statistics = true;
   bool use_threads = true;  // encode columns on Arrow's CPU pool
 
-  // Throws invalid_argument naming the property.
-  static ParquetWriteOptions from_properties(const TableMetadata& metadata);
+  // For data files, or for delete files, whose write.delete.parquet.* come first. Names are those of the current
+  // schema; properties of columns that it lacks do not matter. Throws invalid_argument naming the property.
+  static ParquetWriteOptions from_properties(const TableMetadata& metadata, FileContent content = FileContent::data);
 };
 
 // One file, written batch by batch; statistics, page index and split offsets included. One thread, which is none of

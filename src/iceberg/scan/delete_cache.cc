@@ -6,6 +6,7 @@
 #include <arrow/buffer.h>
 
 #include "base/arrow_status.h"
+#include "iceberg/scan/data_file_reader.h"
 #include "iceberg/scan/delete_index.h"
 #include "iceberg/scan/equality_key.h"
 
@@ -18,13 +19,6 @@ constexpr int64_t kCacheBytesMax = 256 << 20;
 // not fit.
 constexpr int64_t kSharedPositionRowsMax = 20'000'000;
 constexpr int64_t kVectorBytesMax = int64_t{1} << 30;
-
-void check_parquet(const DataFile& file) {
-  if (file.file_format != "PARQUET") {
-    fail(ErrorKind::unsupported, "delete file {} is {}; firn reads Parquet delete files and deletion vectors",
-         file.file_path, file.file_format);
-  }
-}
 
 ExpressionPtr path_equals(const std::string& path) {
   Expression expression;
@@ -39,14 +33,12 @@ ExpressionPtr path_equals(const std::string& path) {
 // Calls back with path and position for each row of a position delete file; `path_filter` (or nullptr) prunes only.
 template <class Visit>
 void for_each_deleted_position(const DataFile& file, FileIO& io, ExpressionPtr path_filter, const Visit& visit) {
-  check_parquet(file);
   ParquetReadRequest request;
   request.projection = Schema({Field{kDeleteFilePathFieldId, "file_path", true, Type::primitive(TypeId::string)},
                                Field{kDeletePosFieldId, "pos", true, Type::primitive(TypeId::long_)}});
   request.filter = std::move(path_filter);
-  request.file_size_bytes = file.file_size_bytes;
-  ParquetFileReader reader(io, file.file_path, std::move(request));
-  while (std::optional<PositionedBatch> read = reader.next()) {
+  const auto reader = open_data_file(io, file, std::move(request));
+  while (std::optional<PositionedBatch> read = reader->next()) {
     const auto& paths = static_cast<const arrow::StringArray&>(*read->batch->column(0));
     const auto& positions = static_cast<const arrow::Int64Array&>(*read->batch->column(1));
     for (int64_t row = 0; row < read->batch->num_rows(); ++row) {
@@ -115,15 +107,13 @@ void add_position_file(const DataFile& file, const FileScanTask& task, FileIO& i
 
 LoadedDeletes load_equality_file(const DataFile& file, const std::vector<int32_t>& ids, const Schema& columns,
                                  const std::optional<NameMapping>& name_mapping, FileIO& io) {
-  check_parquet(file);
   ParquetReadRequest request;
   request.projection = columns;
   request.name_mapping = name_mapping;
-  request.file_size_bytes = file.file_size_bytes;
-  ParquetFileReader reader(io, file.file_path, std::move(request));
+  const auto reader = open_data_file(io, file, std::move(request));
   LoadedDeletes loaded;
   std::string key;
-  while (std::optional<PositionedBatch> read = reader.next()) {
+  while (std::optional<PositionedBatch> read = reader->next()) {
     const EqualityKeys keys(*read->batch, columns, ids);
     for (int64_t row = 0; row < read->batch->num_rows(); ++row) {
       key.clear();

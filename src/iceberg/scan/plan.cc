@@ -1,10 +1,13 @@
 // plan_scan and live_files: manifest list, manifests, pruning, deletes.
+#include "iceberg/scan/plan.h"
+
 #include <algorithm>
 #include <limits>
 #include <set>
 
 #include "base/error.h"
 #include "base/span.h"
+#include "iceberg/manifest/snapshot_manifests.h"
 #include "iceberg/scan/delete_cache.h"
 #include "iceberg/scan/delete_index.h"
 #include "iceberg/scan/parallel.h"
@@ -23,6 +26,8 @@ struct PlanInput {
   Schema table_schema;
   Schema partition_schema;  // table_schema, and the sources of partition fields that it lacks
   ExpressionPtr filter;     // bound; nullptr: none
+  const PlanSource& source;
+  ScanExplanation* explanation;  // nullptr: not asked for
 
   const ExpressionPtr& pruning_filter() const {
     static const ExpressionPtr kNone;
@@ -30,23 +35,8 @@ struct PlanInput {
   }
 };
 
-// Old v1 snapshots name their manifests in the metadata; such tables have the first spec alone (as Java reads them).
-ManifestFile embedded_manifest(const TableMetadata& metadata, const Snapshot& snapshot, const std::string& path) {
-  ManifestFile manifest;
-  manifest.manifest_path = path;
-  manifest.partition_spec_id = metadata.partition_specs.empty() ? 0 : metadata.partition_specs.front().spec_id;
-  manifest.sequence_number = 0;
-  manifest.min_sequence_number = 0;
-  manifest.added_snapshot_id = snapshot.snapshot_id;
-  return manifest;
-}
-
 std::vector<ManifestFile> manifests_of(const TableMetadata& metadata, const Snapshot& snapshot, FileIO& io) {
-  if (!snapshot.manifest_list.empty())
-    return read_manifest_list(io.read(snapshot.manifest_list), snapshot.manifest_list);
-  std::vector<ManifestFile> manifests;
-  for (const std::string& path : snapshot.manifests) manifests.push_back(embedded_manifest(metadata, snapshot, path));
-  return manifests;
+  return snapshot_manifests(metadata, snapshot, [&io](const std::string& path) { return io.read(path); });
 }
 
 // The table's schema, and what it lacks of the sources of older specs: their partition values have types still.
@@ -76,10 +66,6 @@ std::vector<ManifestEntry> read_live_entries(const TableMetadata& metadata, cons
   return entries;
 }
 
-bool has_no_live_files(const ManifestFile& manifest) {
-  return manifest.added_files_count == 0 && manifest.existing_files_count == 0;  // unknown counts are not 0
-}
-
 // Identity partition values by column (spec, "Column Projection": they stand in for columns that the file lacks). All
 // values of the column equal them, so they serve also where the file has it.
 std::map<int32_t, Value> identity_values(const PartitionSpec& spec, const Schema& table_schema,
@@ -96,9 +82,19 @@ std::map<int32_t, Value> identity_values(const PartitionSpec& spec, const Schema
   return values;
 }
 
-bool might_match(const PlanInput& in, const ExpressionPtr& filter, const PartitionSpec& spec, const DataFile& file) {
-  return !filter ||
-         (partition_might_match(*filter, spec, in.partition_schema, file.partition) && file_might_match(*filter, file));
+PlanRule rule_against(const PlanInput& in, const PartitionSpec& spec, const DataFile& file) {
+  const ExpressionPtr& filter = in.pruning_filter();
+  if (!filter) return PlanRule::none;
+  if (!partition_might_match(*filter, spec, in.partition_schema, file.partition)) return PlanRule::partition;
+  return file_might_match(*filter, file) ? PlanRule::none : PlanRule::metrics;
+}
+
+PlanRule rule_against(const PlanInput& in, const ManifestFile& manifest) {
+  if (!may_hold_live_files(manifest)) return PlanRule::no_live_files;
+  const ExpressionPtr& filter = in.pruning_filter();
+  const bool might_match = !filter || manifest_might_match(*filter, in.metadata.spec(manifest.partition_spec_id),
+                                                           in.partition_schema, manifest);
+  return might_match ? PlanRule::none : PlanRule::partition_range;
 }
 
 // What rows of the file must still be checked for; nullptr: nothing.
@@ -109,46 +105,65 @@ ExpressionPtr residual_of(const PlanInput& in, const PartitionSpec& spec, const 
   return rest;
 }
 
-std::vector<FileScanTask> tasks_of_manifest(const PlanInput& in, const ManifestFile& manifest) {
+struct PlannedManifest {
+  std::vector<FileScanTask> tasks;
+  std::vector<ExplainedFile> explained;  // if asked for
+};
+
+PlannedManifest plan_manifest(const PlanInput& in, const ManifestFile& manifest) {
   const PartitionSpec& spec = in.metadata.spec(manifest.partition_spec_id);
   const std::vector<int32_t> wanted = in.filter ? referenced_field_ids(*in.filter) : std::vector<int32_t>();
-  std::vector<FileScanTask> tasks;
+  std::vector<ManifestEntry> entries = read_live_entries(in.metadata, in.partition_schema, in.io, manifest, &wanted);
+  PlannedManifest planned;
+  if (!in.pruning_filter()) planned.tasks.reserve(entries.size());
   int64_t pruned = 0;
-  for (ManifestEntry& entry : read_live_entries(in.metadata, in.partition_schema, in.io, manifest, &wanted)) {
-    if (!might_match(in, in.pruning_filter(), spec, entry.file)) {
+  for (ManifestEntry& entry : entries) {
+    if (in.source.takes && !in.source.takes(entry)) continue;
+    const PlanRule rule = rule_against(in, spec, entry.file);
+    if (in.explanation != nullptr) {
+      planned.explained.push_back({.path = entry.file.file_path,
+                                   .format = entry.file.file_format,
+                                   .rows = entry.file.record_count,
+                                   .size_bytes = entry.file.file_size_bytes,
+                                   .pruned_by = rule});
+    }
+    if (rule != PlanRule::none) {
       ++pruned;
       continue;
     }
-    FileScanTask task;
+    FileScanTask& task = planned.tasks.emplace_back();
     task.residual = residual_of(in, spec, entry.file);
     task.constants = identity_values(spec, in.table_schema, entry.file.partition);
     task.data_sequence_number = entry.sequence_number.value_or(0);
     task.file_sequence_number = entry.file_sequence_number.value_or(task.data_sequence_number);
     task.file = std::move(entry.file);
-    tasks.push_back(std::move(task));
   }
   if (in.options.counters != nullptr) in.options.counters->files_pruned += pruned;
-  return tasks;
+  return planned;
 }
 
-std::vector<FileScanTask> plan_data_files(const PlanInput& in, const std::vector<ManifestFile>& manifests) {
+std::vector<FileScanTask> plan_data_files(const PlanInput& in) {
   std::vector<const ManifestFile*> chosen;
   int64_t skipped = 0;
-  for (const ManifestFile& manifest : manifests) {
+  for (const ManifestFile& manifest : in.source.manifests) {
     if (manifest.content != ManifestContent::data) continue;
-    const ExpressionPtr& filter = in.pruning_filter();
-    const bool may_matter = !has_no_live_files(manifest) &&
-                            (!filter || manifest_might_match(*filter, in.metadata.spec(manifest.partition_spec_id),
-                                                             in.partition_schema, manifest));
-    if (may_matter) chosen.push_back(&manifest);
-    if (!may_matter) ++skipped;
+    const PlanRule rule = rule_against(in, manifest);
+    if (rule == PlanRule::none) chosen.push_back(&manifest);
+    if (rule != PlanRule::none) ++skipped;
+    if (in.explanation != nullptr)
+      in.explanation->manifests.push_back({manifest.manifest_path, manifest.content, rule});
   }
-  std::vector<std::vector<FileScanTask>> by_manifest(chosen.size());
-  parallel_for(chosen.size(), in.options.threads,
-               [&](size_t i) { by_manifest[i] = tasks_of_manifest(in, *chosen[i]); });
+  std::vector<PlannedManifest> by_manifest(chosen.size());
+  parallel_for(chosen.size(), in.options.threads, [&](size_t i) { by_manifest[i] = plan_manifest(in, *chosen[i]); });
+  size_t count = 0;
+  for (const PlannedManifest& part : by_manifest) count += part.tasks.size();
   std::vector<FileScanTask> tasks;
-  for (std::vector<FileScanTask>& part : by_manifest) {
-    tasks.insert(tasks.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
+  tasks.reserve(count);
+  for (PlannedManifest& part : by_manifest) {
+    std::move(part.tasks.begin(), part.tasks.end(), std::back_inserter(tasks));
+    part.tasks = {};
+    if (in.explanation != nullptr)
+      std::move(part.explained.begin(), part.explained.end(), std::back_inserter(in.explanation->files));
   }
   if (ReadCounters* counters = in.options.counters) {
     counters->manifests_read += static_cast<int64_t>(chosen.size());
@@ -160,14 +175,16 @@ std::vector<FileScanTask> plan_data_files(const PlanInput& in, const std::vector
 
 // Only age leaves a delete file out here. The filter does not: it may prove something of the delete file's partition
 // that does not hold for a data file it names (delete_index.cc), and a pruned answer must be the unpruned one.
-DeleteIndex index_deletes(const PlanInput& in, const std::vector<ManifestFile>& manifests,
-                          int64_t data_sequence_number_min) {
+DeleteIndex index_deletes(const PlanInput& in, int64_t data_sequence_number_min) {
   std::vector<const ManifestFile*> chosen;
-  for (const ManifestFile& manifest : manifests) {
-    if (manifest.content != ManifestContent::deletes || has_no_live_files(manifest)) continue;
+  for (const ManifestFile& manifest : in.source.manifests) {
+    if (manifest.content != ManifestContent::deletes) continue;
+    PlanRule rule = may_hold_live_files(manifest) ? PlanRule::none : PlanRule::no_live_files;
     // A manifest's entries are no newer than itself.
-    if (manifest.sequence_number && *manifest.sequence_number < data_sequence_number_min) continue;
-    chosen.push_back(&manifest);
+    if (manifest.sequence_number && *manifest.sequence_number < data_sequence_number_min) rule = PlanRule::older;
+    if (rule == PlanRule::none) chosen.push_back(&manifest);
+    if (in.explanation != nullptr)
+      in.explanation->manifests.push_back({manifest.manifest_path, manifest.content, rule});
   }
   static const std::vector<int32_t> kWanted = {kDeleteFilePathFieldId};
   std::vector<std::vector<ManifestEntry>> by_manifest(chosen.size());
@@ -187,11 +204,11 @@ DeleteIndex index_deletes(const PlanInput& in, const std::vector<ManifestFile>& 
   return index;
 }
 
-void attach_deletes(const PlanInput& in, const std::vector<ManifestFile>& manifests, ScanPlan& plan) {
-  if (plan.tasks.empty()) return;
+void attach_deletes(const PlanInput& in, ScanPlan& plan) {
+  if (plan.tasks.empty() || !in.source.has_deletes) return;
   int64_t oldest = std::numeric_limits<int64_t>::max();
   for (const FileScanTask& task : plan.tasks) oldest = std::min(oldest, task.data_sequence_number);
-  const DeleteIndex index = index_deletes(in, manifests, oldest);
+  const DeleteIndex index = index_deletes(in, oldest);
   if (index.empty()) return;
   std::set<int32_t> equality_ids;
   for (FileScanTask& task : plan.tasks) {
@@ -204,15 +221,12 @@ void attach_deletes(const PlanInput& in, const std::vector<ManifestFile>& manife
 
 }  // namespace
 
-ScanPlan plan_scan(const TableMetadata& metadata, const std::shared_ptr<FileIO>& io, const ScanOptions& options) {
-  Span span("iceberg.plan_scan");
-  span.set("table", metadata.location);
-  const SnapshotChoice choice = choose_snapshot(metadata, options);
+ScanPlan plan_columns(const TableMetadata& metadata, const Schema& table_schema, const ScanOptions& options) {
   ScanPlan plan;
-  plan.table_schema = choice.schema;
-  plan.projection = choose_columns(choice.schema, options);
+  plan.table_schema = table_schema;
+  plan.projection = choose_columns(table_schema, options);
   if (options.filter) {
-    plan.filter = bind(*options.filter, choice.schema, options.case_sensitive);
+    plan.filter = bind(*options.filter, table_schema, options.case_sensitive);
     if (plan.filter->op == Op::always_true) plan.filter = nullptr;
   }
   const std::string mapping = metadata.property("schema.name-mapping.default", "");
@@ -220,15 +234,34 @@ ScanPlan plan_scan(const TableMetadata& metadata, const std::shared_ptr<FileIO>&
     const std::string title = "schema.name-mapping.default of " + metadata.location;
     plan.name_mapping = name_mapping_from_json(parse_json(mapping, title), title);
   }
+  return plan;
+}
+
+void plan_files(const TableMetadata& metadata, FileIO& io, const ScanOptions& options, const PlanSource& source,
+                ScanPlan& plan, ScanExplanation* explanation) {
+  const PlanInput in{
+      metadata,    io,     options,    plan.table_schema, schema_with_partition_sources(metadata, plan.table_schema),
+      plan.filter, source, explanation};
+  plan.tasks = plan_data_files(in);
+  attach_deletes(in, plan);
+}
+
+ScanPlan plan_snapshot(const TableMetadata& metadata, FileIO& io, const ScanOptions& options,
+                       ScanExplanation* explanation) {
+  const SnapshotChoice choice = choose_snapshot(metadata, options);
+  ScanPlan plan = plan_columns(metadata, choice.schema, options);
   if (choice.snapshot == nullptr) return plan;
   plan.snapshot_id = choice.snapshot->snapshot_id;
+  plan_files(metadata, io, options, {.manifests = manifests_of(metadata, *choice.snapshot, io), .takes = {}}, plan,
+             explanation);
+  return plan;
+}
 
-  const PlanInput in{metadata,   *io, options, choice.schema, schema_with_partition_sources(metadata, choice.schema),
-                     plan.filter};
-  const std::vector<ManifestFile> manifests = manifests_of(metadata, *choice.snapshot, *io);
-  plan.tasks = plan_data_files(in, manifests);
-  attach_deletes(in, manifests, plan);
-  span.set("snapshot_id", *plan.snapshot_id);
+ScanPlan plan_scan(const TableMetadata& metadata, const std::shared_ptr<FileIO>& io, const ScanOptions& options) {
+  Span span("iceberg.plan_scan");
+  span.set("table", metadata.location);
+  ScanPlan plan = plan_snapshot(metadata, *io, options, nullptr);
+  if (plan.snapshot_id) span.set("snapshot_id", *plan.snapshot_id);
   span.set("files", static_cast<int64_t>(plan.tasks.size()));
   return plan;
 }
@@ -237,7 +270,7 @@ std::vector<LiveFile> live_files(const TableMetadata& metadata, const Snapshot& 
   const Schema partition_schema = schema_with_partition_sources(metadata, metadata.schema());
   std::vector<LiveFile> files;
   for (const ManifestFile& manifest : manifests_of(metadata, snapshot, io)) {
-    if (has_no_live_files(manifest)) continue;
+    if (!may_hold_live_files(manifest)) continue;
     for (ManifestEntry& entry : read_live_entries(metadata, partition_schema, io, manifest, nullptr)) {
       LiveFile live;
       live.data_sequence_number = entry.sequence_number.value_or(0);

@@ -116,11 +116,23 @@ void TaskReader::choose_columns() {
   output_schema_ = to_arrow_schema(plan_.projection);
 }
 
+ParquetReadRequest TaskReader::request() const {
+  ParquetReadRequest request;
+  request.projection = file_schema_;
+  request.filter = options_.prune ? task_.residual : nullptr;
+  request.name_mapping = plan_.name_mapping;
+  request.batch_rows_max = options_.batch_rows_max;
+  request.file_size_bytes = task_.file.file_size_bytes;
+  request.counters = options_.counters;
+  return request;
+}
+
+std::vector<RowGroupChoice> TaskReader::explain() {
+  choose_columns();
+  return ParquetFileReader(io_, task_.file.file_path, request()).explain();
+}
+
 void TaskReader::open() {
-  if (task_.file.file_format != "PARQUET") {
-    fail(ErrorKind::unsupported, "data file {} is {}; firn reads Parquet data files", task_.file.file_path,
-         task_.file.file_format);
-  }
   use_compute_kernels();
   choose_columns();
   DeleteCache* cache = plan_.delete_cache.get();
@@ -137,14 +149,7 @@ void TaskReader::open() {
     if (group == equality_.end()) group = equality_.insert(group, EqualityGroup{ids, {}});
     group->files.push_back(load_equality_keys(*file, columns, plan_.name_mapping, io_, cache));
   }
-  ParquetReadRequest request;
-  request.projection = file_schema_;
-  request.filter = options_.prune ? task_.residual : nullptr;
-  request.name_mapping = plan_.name_mapping;
-  request.batch_rows_max = options_.batch_rows_max;
-  request.file_size_bytes = task_.file.file_size_bytes;
-  request.counters = options_.counters;
-  reader_ = std::make_unique<ParquetFileReader>(io_, task_.file.file_path, std::move(request));
+  reader_ = open_data_file(io_, task_.file, request());
 }
 
 // Row lineage (spec, "Row Lineage": null is inherited from the manifest entry) and identity partition values within

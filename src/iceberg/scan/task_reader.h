@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "iceberg/scan/data_file_reader.h"
 #include "iceberg/scan/delete_cache.h"
 #include "iceberg/scan/scan.h"
 
@@ -18,6 +19,8 @@ class TaskReader {
   TaskReader(const ScanPlan& plan, const FileScanTask& task, FileIO& io, const ScanOptions& options);
   ~TaskReader();
   std::shared_ptr<arrow::RecordBatch> next();  // never empty; nullptr at the end
+  // What next() would read of a Parquet file, by its footer and indexes alone; in place of it.
+  std::vector<RowGroupChoice> explain();
 
  private:
   struct OutputColumn {
@@ -31,6 +34,7 @@ class TaskReader {
   };
 
   void choose_columns();
+  ParquetReadRequest request() const;
   void open();
   PositionedBatch with_inherited_values(PositionedBatch read) const;
   std::vector<uint8_t> live_rows(const PositionedBatch& read) const;
@@ -47,7 +51,7 @@ class TaskReader {
   std::vector<OutputColumn> output_columns_;
   std::shared_ptr<arrow::Schema> output_schema_;
   std::shared_ptr<arrow::Schema> check_arrow_schema_;
-  std::unique_ptr<ParquetFileReader> reader_;
+  std::unique_ptr<DataFileReader> reader_;
   PositionSet deleted_;
   std::vector<EqualityGroup> equality_;
 };

@@ -131,9 +131,6 @@ TEST(ConformanceManifests, EverySnapshotHoldsWhatItsSummarySays) {
       }
     }
   }
-  EXPECT_GE(snapshots, 15);
-  if (conformance_root().empty())
-    GTEST_SKIP() << "fixtures only; FIRN_CONFORMANCE names the conformance tables' folder";
   EXPECT_GE(snapshots, 150);
 }
 

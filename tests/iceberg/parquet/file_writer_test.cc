@@ -170,6 +170,36 @@ TEST(FileWriter, MetricsModesOfTheTablePropertiesAreHonoured) {
   EXPECT_NE(message.find("write.metadata.metrics.column.b"), std::string::npos) << message;
 }
 
+TEST(FileWriter, ColumnsWithoutStatisticsAreToldByTheTableProperties) {
+  const TempFolder folder;
+  TableMetadata metadata = new_table_metadata(
+      folder.path(), Schema({field(1, "a", primitive(TypeId::long_)), field(2, "b", primitive(TypeId::long_))}), {}, {},
+      {{"write.parquet.stats-enabled.default", "false"}, {"write.parquet.stats-enabled.column.b", "true"}}, 1);
+  const DataFile file = write_rows(folder / "a.parquet", metadata.schema(), "[[1,1],[2,null]]",
+                                   ParquetWriteOptions::from_properties(metadata));
+  EXPECT_EQ(file.value_counts, (std::map<int32_t, int64_t>{{1, 2}, {2, 2}}));
+  EXPECT_EQ(file.null_value_counts, (std::map<int32_t, int64_t>{{2, 1}}));  // of a nothing is known
+  EXPECT_FALSE(file.lower_bounds.contains(1));
+  EXPECT_TRUE(file.lower_bounds.contains(2));
+  const auto stored = parquet::ParquetFileReader::OpenFile(folder / "a.parquet");
+  EXPECT_FALSE(stored->metadata()->RowGroup(0)->ColumnChunk(0)->is_stats_set());
+  EXPECT_TRUE(stored->metadata()->RowGroup(0)->ColumnChunk(1)->is_stats_set());
+  const auto filter = bind(*parse_expression("a = 2"), metadata.schema());
+  EXPECT_EQ(read_all(folder / "a.parquet", {.projection = metadata.schema(), .filter = filter})->num_rows(), 1);
+}
+
+TEST(FileWriter, DeleteFilesHavePropertiesOfTheirOwn) {
+  TableMetadata metadata = new_table_metadata("/t", Schema({field(1, "a", primitive(TypeId::long_))}), {}, {},
+                                              {{"write.parquet.compression-codec", "gzip"},
+                                               {"write.parquet.page-row-limit", "7"},
+                                               {"write.delete.parquet.compression-codec", "snappy"}},
+                                              1);
+  EXPECT_EQ(ParquetWriteOptions::from_properties(metadata).compression, "gzip");
+  const auto deletes = ParquetWriteOptions::from_properties(metadata, FileContent::position_deletes);
+  EXPECT_EQ(deletes.compression, "snappy");
+  EXPECT_EQ(deletes.page_row_limit, 7);
+}
+
 TEST(FileWriter, PagesEndAtTheRowLimitAndAreIndexed) {
   const TempFolder folder;
   const Schema schema({field(1, "l", primitive(TypeId::long_)), field(2, "s", primitive(TypeId::string))});

@@ -97,15 +97,15 @@ TEST_F(ManyFiles, CanBeReadTaskByTask) {
 
 TEST(ScanStream, OfOtherFormatsNamesTheFile) {
   TestTable table(id_schema());
-  DataFile file = table.data_file("a.avro", id_schema(), R"([{"id":1}])");
-  file.file_format = "AVRO";
+  DataFile file = table.data_file("a.orc", id_schema(), R"([{"id":1}])");
+  file.file_format = "ORC";
   table.commit({file});
   try {
     table.rows();
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unsupported);
-    EXPECT_NE(std::string(error.what()).find("a.avro"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("a.orc"), std::string::npos);
   }
 }
 
