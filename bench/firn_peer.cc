@@ -1,5 +1,5 @@
-// firn beside its peers: the workloads append, scan, plan and commits on the inputs that all of them read, one JSON line
-// a measurement. WORK holds data/events-N.parquet, tables.json and plan_N.meta.
+// firn beside its peers: the workloads append, scan, plan and commits on the inputs that all of them read, one JSON
+// line a measurement. WORK holds data/events-N.parquet, tables.json and plan_N.meta.
 //
 //   bench_firn WORK [--only plan,commits,append,scan] [--reps N] [--rows N] [--commits N]
 #include <algorithm>
@@ -9,8 +9,9 @@
 #include <fstream>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
+#include <arrow/table.h>
 #include <parquet/arrow/reader.h>
+#include <CLI/CLI.hpp>
 
 #include "base/arrow_status.h"
 #include "base/json.h"
@@ -141,8 +142,9 @@ Schema events_schema() {
   const auto column = [](int32_t id, const char* name, TypeId type) {
     return Field{.id = id, .name = name, .required = false, .type = Type::primitive(type)};
   };
-  return Schema({column(1, "id", TypeId::long_), column(2, "ts", TypeId::timestamp), column(3, "session", TypeId::string),
-                 column(4, "body", TypeId::string), column(5, "cost", TypeId::double_)});
+  return Schema({column(1, "id", TypeId::long_), column(2, "ts", TypeId::timestamp),
+                 column(3, "session", TypeId::string), column(4, "body", TypeId::string),
+                 column(5, "cost", TypeId::double_)});
 }
 
 std::vector<std::shared_ptr<arrow::RecordBatch>> read_events(const Options& options) {

@@ -67,7 +67,7 @@ std::shared_ptr<arrow::io::RandomAccessFile> seekable_standard_input() {
   const auto out = check(arrow::io::FileOutputStream::Open(dup(file)), path);
   arrow::io::StdinStream in;
   for (;;) {
-    const auto bytes = check(in.Read(1 << 20), std::string("read ") + kStandardInput);
+    const auto bytes = check(in.Read(1 << 20), fmt::format("read {}", kStandardInput));
     if (bytes->size() == 0) break;
     check(out->Write(bytes), "write " + path);
   }

@@ -175,17 +175,17 @@ class ParquetOutput final : public RowOutput {
   iceberg::ParquetFileWriter writer_;
 };
 
-bool ends_with_any(const std::string& text, std::initializer_list<const char*> ends) {
+bool ends_with_any(std::string_view text, std::initializer_list<const char*> ends) {
   return std::any_of(ends.begin(), ends.end(), [&](const char* end) { return text.ends_with(end); });
 }
 
 }  // namespace
 
 std::optional<RowFormat> row_format_of(const std::string& path) {
-  std::string name = path;
-  for (const char* packed : {".gz", ".zst"}) {
+  std::string_view name = path;
+  for (const std::string_view packed : {".gz", ".zst"}) {
     if (!name.ends_with(packed)) continue;
-    name.resize(name.size() - std::string_view(packed).size());
+    name.remove_suffix(packed.size());
     if (!ends_with_any(name, {".json", ".ndjson", ".jsonl", ".csv"})) return std::nullopt;
   }
   if (ends_with_any(name, {".json", ".ndjson", ".jsonl"})) return RowFormat::json;

@@ -33,8 +33,8 @@ class TableOperations {
   virtual ~TableOperations() = default;
   virtual const std::string& location() const = 0;
   virtual const std::shared_ptr<FileIO>& io() const = 0;
-  // The newest version. Throws not_found if there is no table or it was dropped and another made in its place since
-  // this object was opened (its table-uuid changed, P1.3), corrupt for versions of different table-uuids (P1.5).
+  // The newest version. Throws not_found if the table is gone or, since this object was opened, another's (table-uuid,
+  // P1.3), corrupt for versions of different table-uuids and if the one that the hint names is gone (P1.5).
   virtual LoadedTable load() = 0;
   // Tries to make `next` the version after `base`; settles the outcome by P1.3 and P1.6 (`snapshot_id`, the one that
   // `next` adds, tells ours from others'; 0: none, then the bytes do). metadata-log, last-updated-ms are set here. An
@@ -50,7 +50,7 @@ class TableOperations {
 
 // The table directory `location` with metadata/v<N>.metadata.json and metadata/version-hint.text, or as another catalog
 // laid it out (those can be read only). A table whose metadata says another location is read and written where it lies:
-// io() is then relocated. Throws not_found if there is no table.
+// io() is then relocated. Throws not_found if there is no table, invalid_argument if it is a folder of tables.
 std::shared_ptr<TableOperations> open_filesystem_table(std::shared_ptr<FileIO> io, const std::string& location);
 // Publishes version 1 at metadata.location. Throws already_exists if a table is there, commit_unknown without an
 // answer.

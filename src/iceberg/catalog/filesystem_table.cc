@@ -337,7 +337,11 @@ LoadedTable create_filesystem_table(std::shared_ptr<FileIO> io, const TableMetad
   const auto fail_exists = [&] {
     fail(ErrorKind::already_exists, "table {}: a table is there already", folder.location);
   };
+  const bool has_hint = folder.io->stat(folder.hint_path()).has_value();
   if (newest_listed_version(folder)) fail_exists();
+  // Left by a drop that died: beside our first version it would name a lost one. Should it be another creator's by now,
+  // no harm is done: without a hint versions are listed.
+  if (has_hint) folder.io->remove(folder.hint_path());
 
   const std::string path = folder.version_path(1);
   const std::string bytes = serialize_table_metadata(metadata);

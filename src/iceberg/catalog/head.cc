@@ -1,6 +1,9 @@
 #include "iceberg/catalog/head.h"
 
 #include <algorithm>
+#include <set>
+
+#include <fmt/ranges.h>
 
 #include "base/uri.h"
 #include "iceberg/catalog/version_files.h"
@@ -29,11 +32,30 @@ std::vector<VersionFile> metadata_files_in(FileIO& io, const std::string& folder
   return files;
 }
 
+// Metadata that another catalog's table keeps elsewhere below its folder (write.metadata.path). Throws
+// invalid_argument if it is that of other tables, which lie there.
+std::vector<VersionFile> metadata_files_below(const TableFolder& folder) {
+  constexpr size_t kNamedMax = 20;
+  std::vector<VersionFile> files = metadata_files_in(*folder.io, folder.location, true);
+  std::set<std::string> folders, tables;
+  for (const VersionFile& file : files) {
+    const std::string_view found = std::string_view(file.info.path).substr(0, file.info.path.rfind('/'));
+    folders.emplace(found);
+    // <table>/metadata: a table of its own. Elsewhere one folder is taken for this table's, but not two.
+    if (base_name(found) == "metadata") tables.emplace(found.substr(0, found.rfind('/')));
+  }
+  if (tables.empty() && folders.size() > 1) tables = folders;
+  if (tables.empty()) return files;
+  const size_t num_more = tables.size() > kNamedMax ? tables.size() - kNamedMax : 0;
+  if (num_more > 0) tables.erase(std::next(tables.begin(), kNamedMax), tables.end());
+  fail(ErrorKind::invalid_argument, "{} is no table, but holds tables: name one of {}{}", folder.location,
+       fmt::join(tables, ", "), num_more > 0 ? fmt::format(" and {} more", num_more) : "");
+}
+
 // Oldest first; of one version, a numbered file last: its name is what writers contend for.
 std::vector<VersionFile> list_versions(const TableFolder& folder) {
   std::vector<VersionFile> files = metadata_files_in(*folder.io, folder.metadata_folder(), false);
-  // Tables of other catalogs may keep metadata elsewhere (write.metadata.path).
-  if (files.empty()) files = metadata_files_in(*folder.io, folder.location, true);
+  if (files.empty()) files = metadata_files_below(folder);
   std::stable_sort(files.begin(), files.end(), [](const VersionFile& a, const VersionFile& b) {
     return a.version != b.version ? a.version < b.version : a.is_numbered < b.is_numbered;
   });
@@ -83,6 +105,15 @@ void look_for_strays(const TableFolder& folder, const std::vector<VersionFile>& 
   }
 }
 
+[[noreturn]] void fail_hinted_lost(const TableFolder& folder, int64_t hint, const VersionFile& newest) {
+  fail(ErrorKind::corrupt,
+       "table {}: {} names version {}, but {} is not there, and the newest that is, is {}: the newest versions are "
+       "lost, "
+       "and what they committed. Restore them; or, to go on without them, write {} into {}",
+       folder.location, folder.hint_path(), hint, folder.version_path(hint), newest.info.path, newest.version,
+       folder.hint_path());
+}
+
 // One look; nullopt if the table moved meanwhile. `is_absent` is set where there is no table.
 std::optional<Head> look_once(const TableFolder& folder, const LoadedTable* known, bool& is_absent) {
   const std::optional<int64_t> hint = read_hint(folder);
@@ -104,6 +135,12 @@ std::optional<Head> look_once(const TableFolder& folder, const LoadedTable* know
 
   VersionFile top = *start;
   while (auto above = find_version(folder, top.version + 1)) top = {top.version + 1, true, std::move(*above)};
+
+  if (hint && top.version < *hint) {
+    // A hint follows its version, and only versions below it are pruned: unless the hint moved, its version is lost.
+    if (read_hint(folder) != hint) return std::nullopt;
+    fail_hinted_lost(folder, *hint, top);
+  }
 
   Head head;
   if (known && known->metadata_path == top.info.path && known->file_version == top.info.version) {

@@ -41,7 +41,8 @@ struct Head {
 // The head at one moment during the call: after v<N+1> was seen to be absent, v<N> and the hint were still those read.
 // Old versions go oldest first and after the hint (P1.4), so nothing was above N at that moment. `known`, a version
 // this process has seen (may be null), saves reading it again. nullopt: no table. Throws corrupt for a head that cannot
-// be parsed (never a lower version in its stead), busy if the table moves faster than it can be read.
+// be parsed, or that the hint names and that is gone with all above it (never a lower version in its stead);
+// invalid_argument for a folder that holds tables; busy if the table moves faster than it can be read.
 std::optional<Head> find_head(const TableFolder& folder, const LoadedTable* known);
 
 }  // namespace firn::iceberg

@@ -2,10 +2,12 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "iceberg/metadata/metadata_text.h"
 #include "iceberg/metadata/table_metadata.h"
 
 namespace firn::iceberg {
@@ -78,6 +80,46 @@ const Json* find_array(const Json& object, const char* key, std::string_view whe
   return member;
 }
 
+// What `json` has beyond `known`; null if nothing.
+template <size_t N>
+Json unknown_members(const Json& json, const std::array<std::string_view, N>& known) {
+  Json unknown;
+  for (const auto& [key, value] : json.items())
+    if (std::find(known.begin(), known.end(), key) == known.end()) unknown[key] = value;
+  return unknown;
+}
+
+constexpr std::array<std::string_view, 11> kSnapshotMembers = {
+    "snapshot-id", "parent-snapshot-id", "sequence-number", "timestamp-ms", "manifest-list", "manifests",
+    "summary",     "schema-id",          "first-row-id",    "added-rows",   "key-id"};
+constexpr std::array<std::string_view, 5> kRefMembers = {"snapshot-id", "type", "min-snapshots-to-keep",
+                                                         "max-snapshot-age-ms", "max-ref-age-ms"};
+constexpr std::array<std::string_view, 25> kTableMembers = {"format-version",
+                                                            "table-uuid",
+                                                            "location",
+                                                            "last-sequence-number",
+                                                            "last-updated-ms",
+                                                            "last-column-id",
+                                                            "schema",
+                                                            "schemas",
+                                                            "current-schema-id",
+                                                            "partition-spec",
+                                                            "partition-specs",
+                                                            "default-spec-id",
+                                                            "last-partition-id",
+                                                            "default-sort-order-id",
+                                                            "sort-orders",
+                                                            "properties",
+                                                            "current-snapshot-id",
+                                                            "refs",
+                                                            "snapshots",
+                                                            "snapshot-log",
+                                                            "metadata-log",
+                                                            "statistics",
+                                                            "partition-statistics",
+                                                            "next-row-id",
+                                                            "encryption-keys"};
+
 Snapshot parse_snapshot(const Json& json, std::string_view where) {
   Snapshot snapshot;
   snapshot.snapshot_id = get_int64(json, "snapshot-id", where);
@@ -95,6 +137,7 @@ Snapshot parse_snapshot(const Json& json, std::string_view where) {
   snapshot.first_row_id = find_int64(json, "first-row-id", where);
   snapshot.added_rows = find_int64(json, "added-rows", where);
   snapshot.key_id = find_string(json, "key-id", where).value_or("");
+  snapshot.unknown_members = unknown_members(json, kSnapshotMembers);
   return snapshot;
 }
 
@@ -107,6 +150,7 @@ SnapshotRef parse_ref(const Json& json, std::string_view where) {
   ref.min_snapshots_to_keep = find_int32(json, "min-snapshots-to-keep", where);
   ref.max_snapshot_age_ms = find_int64(json, "max-snapshot-age-ms", where);
   ref.max_ref_age_ms = find_int64(json, "max-ref-age-ms", where);
+  ref.unknown_members = unknown_members(json, kRefMembers);
   return ref;
 }
 
@@ -207,6 +251,10 @@ int64_t highest_used_row_id(const TableMetadata& metadata) {
 
 }  // namespace
 
+std::string metadata_text(std::string_view bytes, std::string_view where) {
+  return bytes.starts_with(kGzipMagic) ? gunzip(bytes, where) : std::string(bytes);
+}
+
 TableMetadata parse_table_metadata(std::string_view bytes, std::string_view where) {
   const Json json = bytes.starts_with(kGzipMagic) ? parse_json(gunzip(bytes, where), where) : parse_json(bytes, where);
   if (!json.is_object()) fail(ErrorKind::corrupt, "{}: not a JSON object", where);
@@ -238,6 +286,7 @@ TableMetadata parse_table_metadata(std::string_view bytes, std::string_view wher
     const auto next_row_id = find_int64(json, "next-row-id", where);
     metadata.next_row_id = next_row_id ? *next_row_id : highest_used_row_id(metadata);
   }
+  metadata.unknown_members = unknown_members(json, kTableMembers);
   return metadata;
 }
 

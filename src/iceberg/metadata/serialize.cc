@@ -7,6 +7,12 @@ namespace firn::iceberg {
 
 namespace {
 
+void add_members(Json& json, const Json& unknown) {
+  if (unknown.is_null()) return;
+  for (const auto& [key, value] : unknown.items())
+    if (!json.contains(key)) json[key] = value;
+}
+
 Json snapshot_to_json(const Snapshot& snapshot) {
   Json json = Json::object();
   json["sequence-number"] = snapshot.sequence_number;
@@ -23,6 +29,7 @@ Json snapshot_to_json(const Snapshot& snapshot) {
   if (snapshot.first_row_id) json["first-row-id"] = *snapshot.first_row_id;
   if (snapshot.added_rows) json["added-rows"] = *snapshot.added_rows;
   if (!snapshot.key_id.empty()) json["key-id"] = snapshot.key_id;
+  add_members(json, snapshot.unknown_members);
   return json;
 }
 
@@ -33,6 +40,7 @@ Json ref_to_json(const SnapshotRef& ref) {
   if (ref.min_snapshots_to_keep) json["min-snapshots-to-keep"] = *ref.min_snapshots_to_keep;
   if (ref.max_snapshot_age_ms) json["max-snapshot-age-ms"] = *ref.max_snapshot_age_ms;
   if (ref.max_ref_age_ms) json["max-ref-age-ms"] = *ref.max_ref_age_ms;
+  add_members(json, ref.unknown_members);
   return json;
 }
 
@@ -92,6 +100,7 @@ std::string serialize_table_metadata(const TableMetadata& metadata) {
   json["metadata-log"] = array_of(metadata.metadata_log, [](const MetadataLogEntry& entry) {
     return Json{{"timestamp-ms", entry.timestamp_ms}, {"metadata-file", entry.metadata_file}};
   });
+  add_members(json, metadata.unknown_members);
   return json.dump();
 }
 

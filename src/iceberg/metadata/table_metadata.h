@@ -25,6 +25,7 @@ struct Snapshot {
   std::optional<int64_t> first_row_id;   // v3
   std::optional<int64_t> added_rows;     // v3
   std::string key_id;                    // v3 encryption; kept
+  Json unknown_members;                  // members of its JSON that are not above; null: none. Written back
   const std::string& operation() const;  // "" if absent
 };
 
@@ -33,6 +34,7 @@ struct SnapshotRef {
   bool is_branch = true;
   std::optional<int32_t> min_snapshots_to_keep;
   std::optional<int64_t> max_snapshot_age_ms, max_ref_age_ms;
+  Json unknown_members;  // as a snapshot's
 };
 
 struct SnapshotLogEntry {
@@ -67,6 +69,7 @@ struct TableMetadata {
   std::vector<Json> statistics, partition_statistics;  // kept as they are
   std::vector<Json> encryption_keys;                   // v3, kept
   int64_t next_row_id = 0;                             // v3
+  Json unknown_members;  // of later or other writers, as a snapshot's; those that v1 alone has are not among them
 
   const Schema& schema() const;            // current; throws corrupt if the id is dangling
   const Schema& schema(int32_t id) const;  // throws corrupt
@@ -96,9 +99,10 @@ TableMetadata new_table_metadata(const std::string& location, const Schema& sche
 // where it lacks a column that the default spec or sort order needs.
 void set_current_schema(TableMetadata& metadata, const Schema& schema, int32_t last_column_id);
 
-// Appends `snapshot` to the history of `branch` ("main" or another) and its log, sequence and row-id counters. Its time
-// is moved up to the table's last where a writer's clock is behind. Throws invalid_argument, leaving `metadata` as they
-// were, if it does not follow the branch's head, or if its sequence number or first row id is behind the table's.
+// Appends `snapshot` to the history of `branch` ("main" or another; "": none, the snapshot is only staged) and its log,
+// sequence and row-id counters. Its time is moved up to the table's last where a writer's clock is behind. Throws
+// invalid_argument, leaving `metadata` as they were, if it does not follow the branch's head, or if its sequence number
+// or first row id is behind the table's.
 void add_snapshot(TableMetadata& metadata, const Snapshot& snapshot, const std::string& branch);
 
 }  // namespace firn::iceberg

@@ -187,7 +187,7 @@ void add_snapshot(TableMetadata& metadata, const Snapshot& snapshot, const std::
     fail(ErrorKind::invalid_argument, "table {}: snapshot {} is there already", metadata.location,
          snapshot.snapshot_id);
   const auto ref = metadata.refs.find(branch);
-  if (ref != metadata.refs.end()) {
+  if (!branch.empty() && ref != metadata.refs.end()) {
     if (!ref->second.is_branch)
       fail(ErrorKind::invalid_argument, "table {}: {} is a tag, no branch", metadata.location, branch);
     if (snapshot.parent_snapshot_id != ref->second.snapshot_id)
@@ -207,8 +207,7 @@ void add_snapshot(TableMetadata& metadata, const Snapshot& snapshot, const std::
   // A writer whose clock is behind takes the table's last time: readers refuse logs that run back by over a minute.
   added.timestamp_ms = std::max(snapshot.timestamp_ms, metadata.last_updated_ms);
   metadata.last_updated_ms = added.timestamp_ms;
-  SnapshotRef& head = metadata.refs[branch];
-  head.snapshot_id = added.snapshot_id;
+  if (!branch.empty()) metadata.refs[branch].snapshot_id = added.snapshot_id;
   if (branch == "main") {
     metadata.current_snapshot_id = added.snapshot_id;
     metadata.snapshot_log.push_back({added.timestamp_ms, added.snapshot_id});
