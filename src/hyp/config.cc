@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/uri.h"
 #include "hyp/config_value.h"
 #include "hyp/type_text.h"
@@ -62,13 +63,21 @@ class ConfigLoader {
   void check_dataset_name(const ConfigReader& reader, const std::string& key, const std::string& name,
                           const Config& config);
 
+  void warn_undone(const ConfigReader& reader, const std::string& key, const char* so) {
+    warnings_.push_back(fmt::format("{}, line {}: \"{}\" is not applied yet: {}",
+                                    path_.empty() ? "the configuration" : path_, reader.line_of(key),
+                                    reader.full_key(key), so));
+  }
+
   const std::string& path_;
   std::string folder_;
+  std::vector<std::string> warnings_;
 };
 
 Field ConfigLoader::load_column(const std::string& key, const std::string& name, int line, const ConfigValue& type,
                                 bool required, std::set<std::string>& folded, int32_t& next_id) {
   if (name.empty()) fail_config(path_, line, key, "a column without a name");
+  if (name.find('\0') != std::string::npos) fail_config(path_, line, key, "a column's name with a NUL character");
   if (is_hidden_column(name))
     fail_config(path_, line, key, fmt::format("column \"{}\": names that begin with _hyp_ are reserved", name));
   if (!folded.insert(fold_name(name)).second) {
@@ -197,10 +206,12 @@ DatasetConfig ConfigLoader::load_dataset(const std::string& name, const ConfigVa
     if (!inner.has("days")) inner.fail_at("days", "is missing");
     config.retention_days = inner.integer("days", 0, 1);
     inner.finish();
+    warn_undone(reader, "retention", "rows stay in the cache however old they are");
   }
   const std::string dedupe = reader.text("dedupe", "");
   if (!dedupe.empty() && dedupe != "content") reader.fail_at("dedupe", "must be \"content\", or left out");
   config.dedupe_content = dedupe == "content";
+  if (config.dedupe_content) warn_undone(reader, "dedupe", "equal rows are all kept");
   config.row_bytes_max = reader.integer("maxRowBytes", config.row_bytes_max, 1);
   if (config.row_bytes_max > kRowBytesLimit)
     reader.fail_at("maxRowBytes", fmt::format("must be at most {}", kRowBytesLimit));
@@ -267,7 +278,7 @@ CollectConfig ConfigLoader::load_collect(const ConfigValue& value, size_t index)
   ConfigReader reader(value, fmt::format("collect[{}]", index), path_);
   CollectConfig collect;
   collect.name = reader.required_text("name");
-  collect.dataset = reader.required_text("dataset");
+  collect.dataset = reader.text("dataset", collect.name);
   collect.glob = absolute(reader.required_text("glob"), folder_);
   reader.finish();
   return collect;
@@ -356,6 +367,7 @@ Config ConfigLoader::load(const ConfigValue& root) {
   if (const std::string trace = reader.text("traceFile", ""); !trace.empty())
     config.trace_file = absolute(trace, folder_);
   reader.finish();
+  config.warnings = std::move(warnings_);
   return config;
 }
 
@@ -378,8 +390,9 @@ DatasetConfig Config::dataset(const std::string& name) const {
     known.push_back(other);
   }
   if (!allow_undeclared_datasets) {
-    fail(ErrorKind::invalid_argument, "dataset \"{}\" is not in {}, which allows no others than: {}", name,
-         path.empty() ? "the configuration" : path, fmt::join(known, ", "));
+    fail(ErrorKind::invalid_argument,
+         "dataset \"{}\" is not declared in {}, which says \"undeclaredDatasets\": false; declared are: {}", name,
+         path.empty() ? "the configuration" : path, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
   }
   DatasetConfig config;
   config.name = name;
@@ -389,8 +402,10 @@ DatasetConfig Config::dataset(const std::string& name) const {
 Config parse_config(std::string_view text, const std::string& path) {
   const std::string absolute_path =
       std::filesystem::absolute(path.empty() ? "hyp.json" : path).lexically_normal().string();
-  return ConfigLoader(path, std::filesystem::path(absolute_path).parent_path().string())
-      .load(parse_config_text(text, path));
+  Config config = ConfigLoader(path, std::filesystem::path(absolute_path).parent_path().string())
+                      .load(parse_config_text(text, path));
+  config.digest = to_hex(sha256(text));
+  return config;
 }
 
 Config load_config(const std::string& path) { return parse_config(make_local_file_io()->read(path), path); }

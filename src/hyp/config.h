@@ -20,8 +20,8 @@ struct DatasetConfig {
   std::vector<iceberg::PartitionDeclaration> cache_partitioning;  // "cachePartitioning": {"iceberg": {"fields": [...]}}
   std::string source_column;              // "sourceColumn": its value chooses the source partition; empty: the
                                           // capture's source name does
-  std::optional<int64_t> retention_days;  // "retention": {"days": N}
-  bool dedupe_content = false;            // "dedupe": "content"
+  std::optional<int64_t> retention_days;  // "retention": {"days": N}; not applied yet
+  bool dedupe_content = false;            // "dedupe": "content"; not applied yet
   int64_t row_bytes_max = 8 << 20;        // "maxRowBytes": a longer line is a reject
 };
 
@@ -49,12 +49,14 @@ struct CollectConfig {  // files followed by the daemon; also what `hyp collect`
 
 struct Config {
   std::string path;                               // the file, or empty for the defaults
+  std::string digest;                             // of its text
+  std::vector<std::string> warnings;              // what is said in it and not done yet; each names file, line and key
   std::string cache_root;                         // "cacheRoot", absolute; ".hyp/cache" beside the file
   std::string state_dir;                          // "stateDir", absolute; ".hyp/state" beside the file
   std::map<std::string, DatasetConfig> datasets;  // "datasets": {name: {…}}
   bool allow_undeclared_datasets = true;          // "undeclaredDatasets"
   std::vector<SinkConfig> sinks;                  // "sinks": [{"name", "type", …}]
-  std::vector<CollectConfig> collect;             // "collect": [{"name", "dataset", "glob"}]
+  std::vector<CollectConfig> collect;             // "collect": [{"name", "dataset" (default: the name), "glob"}]
   std::string listen = "127.0.0.1:4747";          // "listen": HTTP of the daemon; "" none
   std::string token;                              // "tokenFile"/"tokenEnv" resolved; empty: no authentication asked
   int64_t flush_interval_ms = 10'000;             // "flushIntervalMs"
@@ -77,6 +79,8 @@ Config find_config(const std::string& option);
 // The commented file that `hyp init` writes.
 std::string initial_config_text();
 
+// The one of `names` that `name` was most likely meant to be; nullptr: none is near.
+const std::string* nearest_name(std::string_view name, const std::vector<std::string>& names);
 bool is_valid_dataset_name(std::string_view name);
 bool is_hidden_column(std::string_view name);  // "_hyp_*"
 std::string fold_name(std::string_view name);  // in ASCII lower case: columns equal in it collide (P4.3)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hyp/config.h"
+
 namespace firn::hyp {
 namespace {
 
@@ -135,6 +137,19 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+const std::string* nearest_name(std::string_view name, const std::vector<std::string>& names) {
+  const std::string* nearest = nullptr;
+  size_t nearest_distance = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const std::string& known : names) {
+    const size_t distance = edit_distance(name, known);
+    if (distance < nearest_distance) {
+      nearest_distance = distance;
+      nearest = &known;
+    }
+  }
+  return nearest;
+}
+
 const ConfigValue* ConfigValue::find(std::string_view key) const {
   for (const auto& [name, value] : members) {
     if (name == key) return &value;
@@ -160,7 +175,7 @@ ConfigReader::ConfigReader(const ConfigValue& value, std::string title, const st
 }
 
 const ConfigValue* ConfigReader::find(const std::string& key) {
-  known_.push_back(key);
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
   const ConfigValue* value = value_.find(key);
   if (value != nullptr && value->kind == ConfigValue::Kind::scalar && value->scalar.is_null()) return nullptr;
   return value;
@@ -225,15 +240,7 @@ void ConfigReader::finish() const {
   for (size_t i = 0; i < value_.members.size(); ++i) {
     const std::string& key = value_.members[i].first;
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    const std::string* nearest = nullptr;
-    size_t nearest_distance = std::max<size_t>(2, key.size() / 3) + 1;
-    for (const std::string& known : known_) {
-      const size_t distance = edit_distance(key, known);
-      if (distance < nearest_distance) {
-        nearest_distance = distance;
-        nearest = &known;
-      }
-    }
+    const std::string* nearest = nearest_name(key, known_);
     fail_config(path_, value_.member_lines[i], full_key(key),
                 nearest != nullptr ? fmt::format("unknown key; did you mean \"{}\"?", *nearest)
                                    : fmt::format("unknown key; known are: {}", fmt::join(known_, ", ")));
@@ -241,11 +248,15 @@ void ConfigReader::finish() const {
 }
 
 void ConfigReader::fail_at(const std::string& key, const std::string& what) const {
+  fail_config(path_, line_of(key), full_key(key), what);
+}
+
+int ConfigReader::line_of(const std::string& key) const {
   int line = value_.line;
   for (size_t i = 0; i < value_.members.size(); ++i) {
     if (value_.members[i].first == key) line = value_.member_lines[i];
   }
-  fail_config(path_, line, full_key(key), what);
+  return line;
 }
 
 }  // namespace firn::hyp

@@ -47,6 +47,7 @@ class ConfigReader {
 
   // config, with file, the key's line (the object's if it is absent) and the key.
   [[noreturn]] void fail_at(const std::string& key, const std::string& what) const;
+  int line_of(const std::string& key) const;  // the object's if it is absent
   std::string full_key(const std::string& key) const { return title_.empty() ? key : title_ + "." + key; }
 
  private:

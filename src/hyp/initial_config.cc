@@ -14,6 +14,9 @@ std::string initial_config_text() {
   // What is known of datasets beforehand. Others are made as rows arrive, unless "undeclaredDatasets" is false.
   "undeclaredDatasets": true,
   "datasets": {
+    // A column that is found in the rows has the type that its first flush shows, for good: numbers are long, or double
+    // where any of them has a fraction; times are strings unless "primaryTimestampColumn" names theirs. Declare what
+    // should be otherwise before the first rows come.
     //> "requests": {
     //>   // Types as Iceberg spells them: boolean, int, long, float, double, decimal(9,2), date, time, timestamp, timestamptz,
     //>   // string, uuid, binary, fixed[16], list<long>, map<string, string>, struct<a: int, b: string>. Or as a list:
@@ -28,15 +31,16 @@ std::string initial_config_text() {
     //>   },
     //>   // Whether rows may bring columns that are not declared; with "columns" only if said.
     //>   "additionalColumns": true,
-    //>   // Archives are partitioned by its day.
+    //>   // Archives are partitioned by its day, if this is said before they are made. Times are ISO 8601 strings; a number in
+    //>   // a timestamptz column is taken as microseconds since 1970, and rejected if it looks like another unit.
     //>   "primaryTimestampColumn": "time",
     //>   // How cache tables are partitioned; archives are sorted by the identity columns.
     //>   "cachePartitioning": {"iceberg": {"fields": [{"column": "path", "transform": "identity"}]}},
     //>   // Its value chooses the partition "source=…"; otherwise the name of what captured the row does.
     //>   "sourceColumn": "path",
-    //>   // Rows older than this leave the cache.
+    //>   // Rows older than this leave the cache. Not applied yet: hyp says so at each command.
     //>   "retention": {"days": 30},
-    //>   // Equal rows are kept once.
+    //>   // Equal rows are kept once. Not applied yet: hyp says so at each command.
     //>   "dedupe": "content",
     //>   // A longer line is rejected.
     //>   "maxRowBytes": 8388608,
@@ -60,12 +64,15 @@ std::string initial_config_text() {
     //> },
   ],
 
-  // Files whose appended lines the daemon picks up (as does `hyp collect`).
+  // Files whose appended lines the daemon picks up (as does `hyp collect`), through rotation too. "dataset" left out: the
+  // name. The name is also the source.
   "collect": [
     //> {"name": "nginx", "dataset": "requests", "glob": "/var/log/nginx/*.json"},
   ],
 
-  // The daemon's HTTP address, "" for none, and where the token is that requests must bring (none: no authentication).
+  // The daemon's HTTP address, "" for none: POST http://127.0.0.1:4747/v1/ingest/<dataset> takes rows as NDJSON, one object
+  // a line; X-Hyp-Batch-Id makes a repeated request harmless. The token is what requests must bring as "Authorization:
+  // Bearer …" (none: no authentication).
   "listen": "127.0.0.1:4747",
   //> "tokenFile": "token",       // or "tokenEnv": "HYP_TOKEN"
 

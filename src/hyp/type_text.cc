@@ -76,7 +76,8 @@ class TypeParser {
   TypePtr parse_type(int depth) {
     if (depth > kTypeDepthMax) fail_here("nested too deeply");
     skip_space();
-    const size_t size = std::min(rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), rest_.size());
+    constexpr std::string_view kWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    const size_t size = std::min(rest_.find_first_not_of(kWord), rest_.size());
     const std::string_view name = rest_.substr(0, size);
     rest_.remove_prefix(size);
     if (name == "decimal") {
@@ -117,6 +118,8 @@ class TypeParser {
     if (known == primitives().end()) {
       std::vector<std::string_view> names;
       for (const auto& [primitive, id] : primitives()) names.push_back(primitive);
+      if (name.empty())
+        fail_here(rest_.empty() ? "a type is missing" : fmt::format("expected a type before \"{}\"", rest_));
       fail_here(fmt::format(
           "unknown type \"{}\"; known are {}, decimal(p,s), fixed[n], list<T>, map<string, T> and struct<a: T>", name,
           fmt::join(names, ", ")));
@@ -150,5 +153,23 @@ class TypeParser {
 }  // namespace
 
 TypePtr parse_type(std::string_view text, int32_t& next_id) { return TypeParser(text, next_id).parse(); }
+
+std::string type_text(const Type& type) {
+  switch (type.id()) {
+    case TypeId::struct_: {
+      std::string fields;
+      for (const Field& field : type.fields()) {
+        fields += fmt::format("{}{}: {}", fields.empty() ? "" : ", ", field.name, type_text(*field.type));
+      }
+      return "struct<" + fields + ">";
+    }
+    case TypeId::list:
+      return "list<" + type_text(*type.element().type) + ">";
+    case TypeId::map:
+      return fmt::format("map<{}, {}>", type_text(*type.key().type), type_text(*type.value().type));
+    default:
+      return type.to_string();
+  }
+}
 
 }  // namespace firn::hyp

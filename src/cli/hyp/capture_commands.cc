@@ -1,5 +1,10 @@
 // init, ingest, collect, flush.
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <optional>
 #include <ostream>
 
 #include "base/clock.h"
@@ -26,33 +31,117 @@ std::string glob_escape(const std::string& path) {
 // Flushes and says what became of rows; kSomeRejected where any was rejected since `rejected_before`.
 int flush_and_report(Service& service, const Invocation& invocation, const std::string& dataset,
                      int64_t rejected_before) {
+  constexpr int64_t kShownMax = 10;
   const FlushReport report = service.flush();
   std::ostream& out = *invocation.out;
   if (const auto rows = report.rows_by_dataset.find(dataset); rows != report.rows_by_dataset.end()) {
-    out << dataset << ": " << format_count(rows->second) << " rows are in the cache\n";
+    out << dataset << ": " << format_count(rows->second) << " rows were added to the cache\n";
   }
   for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
   const int64_t rejected = service.rejected(dataset) - rejected_before;
   if (rejected > 0) {
-    out << dataset << ": " << format_count(rejected) << " rows were rejected and set aside in "
+    out << dataset << ": " << format_count(rejected) << " rows were rejected and set aside, each with its text, in "
         << rejects_path(service.config().cache_root, dataset) << "\n";
     int64_t shown = 0;
     for (const Rejected& one : report.first_rejected) {
-      if (one.dataset != dataset || shown == 5) continue;
+      if (one.dataset != dataset || shown == kShownMax) continue;
       ++shown;
       out << "  line " << one.line << (one.column.empty() ? "" : ", column " + one.column) << ": " << one.reason
           << "\n";
     }
-    if (shown > 0 && rejected > shown) out << "  …\n";
+    if (shown > 0 && rejected > shown) out << "  … and " << format_count(rejected - shown) << " more\n";
   }
   if (!report.problems.empty()) return kFailed;
   return rejected > 0 ? kSomeRejected : 0;
+}
+
+// The descriptor of this process that `path` names; nullopt: it names none.
+std::optional<int> own_descriptor(std::string_view path) {
+  if (path == "/dev/stdin") return 0;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    const std::string_view number = path.substr(folder.size());
+    int fd = 0;
+    const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), fd);
+    if (error == std::errc() && stop == number.data() + number.size()) return fd;
+  }
+  return std::nullopt;
+}
+
+// Such paths mean other things in the daemon, which may take the command: a file gets its own path, a pipe becomes
+// standard input and is spelled "-".
+void settle_own_descriptors(IngestArguments& arguments, Invocation& invocation) {
+  bool is_input_taken = arguments.files.empty();
+  for (const std::string& file : arguments.files) is_input_taken = is_input_taken || file == "-";
+  for (std::string& file : arguments.files) {
+    const auto fd = own_descriptor(file);
+    if (!fd) continue;
+    std::string meant = "-";
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", *fd), error);
+    if (error) fail(ErrorKind::not_found, "{}: there is no such descriptor", file);
+    if (std::filesystem::is_regular_file(target, error)) {
+      meant = target.string();
+    } else if (std::exchange(is_input_taken, true)) {
+      fail(ErrorKind::invalid_argument, "{}: one pipe is taken at a time; take the others by commands of their own",
+           file);
+    } else if (*fd != invocation.in && ::dup2(*fd, invocation.in) < 0) {
+      fail_errno(errno, "take " + file + " as standard input");
+    }
+    std::replace(invocation.words.begin(), invocation.words.end(), file, meant);
+    file = meant;
+  }
 }
 
 void add(CaptureReport& total, const CaptureReport& one) {
   total.lines += one.lines;
   total.bytes += one.bytes;
   total.lines_skipped += one.lines_skipped;
+}
+
+std::string lines_text(int64_t count) { return format_count(count) + (count == 1 ? " line" : " lines"); }
+
+// The files' lines into the spool, one file after another, all of them looked at before any is taken. What stops it is
+// in `failure`; then `done` of the files were taken whole.
+struct Taken {
+  CaptureReport total;
+  std::vector<std::string> torn;  // what was left of files
+  size_t done = 0;
+  std::optional<Error> failure;
+};
+Taken take_files(Service& service, const Invocation& invocation, const IngestArguments& arguments) {
+  Taken taken;
+  Progress progress(invocation);
+  CaptureOptions options;
+  options.dataset = arguments.dataset;
+  options.source = arguments.source;
+  options.row_bytes_max = service.config().dataset(arguments.dataset).row_bytes_max;
+  options.cancelled = invocation.cancelled;
+  options.progress = [&](const CaptureReport& now) {
+    progress.say(fmt::format("{}: {}, {} taken", arguments.dataset, lines_text(taken.total.lines + now.lines),
+                             format_bytes(taken.total.bytes + now.bytes)));
+  };
+  const std::vector<std::string> files = arguments.files.empty() ? std::vector<std::string>{"-"} : arguments.files;
+  for (const std::string& file : files) {
+    if (file != "-") check_file(absolute_path(invocation, file));
+  }
+  for (const std::string& file : files) {
+    if (*invocation.cancelled) break;
+    try {
+      service.check_capture(arguments.dataset, arguments.source);
+      options.id = file == "-" ? arguments.id : "";
+      options.atomic = file == "-" && arguments.atomic;
+      const CaptureReport one = file == "-" ? ingest_pipe(service.spool(), invocation.in, options)
+                                            : ingest_file(service.spool(), absolute_path(invocation, file), options);
+      add(taken.total, one);
+      if (one.torn_bytes > 0) taken.torn.push_back(fmt::format("{} ({} bytes)", file, one.torn_bytes));
+      ++taken.done;
+    } catch (const Error& e) {
+      taken.failure = e;
+      break;
+    }
+  }
+  return taken;
 }
 
 }  // namespace
@@ -65,41 +154,34 @@ int command_init(const Invocation& invocation, const std::string& path) {
   return 0;
 }
 
-int command_ingest(const Config& config, const Invocation& invocation, const IngestArguments& arguments) {
-  config.dataset(arguments.dataset);  // a wrong name is told before anything waits
+int command_ingest(const Config& config, const Invocation& given, const IngestArguments& given_arguments) {
+  config.dataset(given_arguments.dataset);  // a wrong name is told before anything waits
+  Invocation invocation = given;
+  IngestArguments arguments = given_arguments;
+  if (invocation.service == nullptr) settle_own_descriptors(arguments, invocation);
   return with_service(config, invocation, [&](Service& service) {
     const int64_t started_us = steady_us();
     const int64_t rejected_before = service.rejected(arguments.dataset);
-    CaptureReport total;
-    {
-      Progress progress(invocation);
-      CaptureOptions options;
-      options.dataset = arguments.dataset;
-      options.source = arguments.source;
-      options.row_bytes_max = service.config().dataset(arguments.dataset).row_bytes_max;
-      options.cancelled = invocation.cancelled;
-      options.progress = [&](const CaptureReport& now) {
-        progress.say(fmt::format("{}: {} rows, {} taken", arguments.dataset, format_count(total.lines + now.lines),
-                                 format_bytes(total.bytes + now.bytes)));
-      };
-      const std::vector<std::string> standard_input = {"-"};
-      for (const std::string& file : arguments.files.empty() ? standard_input : arguments.files) {
-        if (*invocation.cancelled) break;
-        service.check_capture(arguments.dataset, arguments.source);
-        options.id = file == "-" ? arguments.id : "";
-        options.atomic = file == "-" && arguments.atomic;
-        add(total, file == "-" ? ingest_pipe(service.spool(), invocation.in, options)
-                               : ingest_file(service.spool(), absolute_path(invocation, file), options));
-      }
-    }
-    *invocation.out << arguments.dataset << ": took " << format_count(total.lines) << " rows ("
-                    << format_bytes(total.bytes) << ")";
-    if (total.lines_skipped > 0)
-      *invocation.out << "; " << format_count(total.lines_skipped) << " had been taken before";
-    *invocation.out << "\n";
+    const Taken taken = take_files(service, invocation, arguments);
+    if (taken.failure && taken.done == 0 && arguments.files.size() <= 1) throw Error(*taken.failure);
+    std::ostream& out = *invocation.out;
+    out << arguments.dataset << ": took " << lines_text(taken.total.lines) << " (" << format_bytes(taken.total.bytes)
+        << ")";
+    if (taken.total.lines_skipped > 0) out << "; " << lines_text(taken.total.lines_skipped) << " had been taken before";
+    if (taken.failure) out << ", from the first " << taken.done << " of " << arguments.files.size() << " files";
+    out << "\n";
     int status = 0;
     if (!arguments.no_flush) status = flush_and_report(service, invocation, arguments.dataset, rejected_before);
-    *invocation.out << arguments.dataset << ": done in " << format_duration_us(steady_us() - started_us) << "\n";
+    for (const std::string& torn : taken.torn) {
+      out << arguments.dataset << ": left the last line of " << torn
+          << ": it has no newline and is no whole JSON value; run again when it is whole\n";
+      if (status == 0) status = kSomeRejected;
+    }
+    if (taken.failure) {
+      *invocation.err << "hyp: " << taken.failure->what() << "\n";
+      return kFailed;
+    }
+    out << arguments.dataset << ": done in " << format_duration_us(steady_us() - started_us) << "\n";
     return unless_interrupted(invocation, status);
   });
 }
@@ -149,11 +231,12 @@ int command_collect(const Config& config, const Invocation& invocation, const Co
     }
     const FollowReport report = service.follow(invocation.cancelled);
     const FlushReport flushed = service.flush();
-    *invocation.out << "picked up " << format_count(report.total.lines) << " rows (" << format_bytes(report.total.bytes)
+    *invocation.out << "picked up " << lines_text(report.total.lines) << " (" << format_bytes(report.total.bytes)
                     << "), " << format_count(flushed.rejected) << " rejected\n";
+    for (const std::string& message : report.missed) *invocation.err << "hyp: missed lines: " << message << "\n";
     for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
     for (const std::string& problem : flushed.problems) *invocation.err << "hyp: " << problem << "\n";
-    if (!report.problems.empty() || !flushed.problems.empty()) return kFailed;
+    if (!report.problems.empty() || !report.missed.empty() || !flushed.problems.empty()) return kFailed;
     return unless_interrupted(invocation, flushed.rejected > 0 ? kSomeRejected : 0);
   });
 }

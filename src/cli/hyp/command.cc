@@ -16,7 +16,7 @@ int with_service(const Config& config, const Invocation& invocation, const std::
   bool said = false;
   while (true) {
     if (const auto service = Service::try_own(config)) return work(*service);
-    if (const auto status = run_in_daemon(config.cache_root, invocation.words, *invocation.cancelled)) return *status;
+    if (const auto status = run_in_daemon(config, invocation.words, *invocation.cancelled)) return *status;
     if (*invocation.cancelled)
       fail(ErrorKind::cancelled, "interrupted while another process held the cache {}", config.cache_root);
     if (!std::exchange(said, true))

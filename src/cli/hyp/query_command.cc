@@ -1,8 +1,10 @@
 // query, schema.
 #include <ostream>
+#include <set>
 
 #include "cli/hyp/command.h"
 #include "hyp/query/query.h"
+#include "hyp/type_text.h"
 
 namespace firn::hyp {
 namespace {
@@ -50,8 +52,14 @@ int command_schema(const Config& config, const Invocation& invocation, const std
   const iceberg::Schema schema = cache.dataset_schema(dataset);
   if (schema.fields().empty()) {
     config.dataset(dataset);  // throws for a wrong name
+    std::set<std::string> names;
+    for (const std::string& name : cache.datasets()) names.insert(name);
+    for (const auto& [name, declared] : config.datasets) names.insert(name);
+    if (names.contains(dataset)) fail(ErrorKind::not_found, "dataset {} has no columns yet", dataset);
     fail(ErrorKind::not_found,
-         "dataset {} has no columns yet: nothing was ingested, and the configuration declares none", dataset);
+         "there is no dataset {} in the cache tables or the configuration (spooled rows show once they are flushed); "
+         "there are: {}",
+         dataset, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
   }
   if (json) {
     *invocation.out << schema.to_json().dump(2) << "\n";
@@ -59,7 +67,7 @@ int command_schema(const Config& config, const Invocation& invocation, const std
   }
   std::vector<std::vector<std::string>> rows;
   for (const iceberg::Field& field : schema.fields()) {
-    rows.push_back({field.name, field.type->to_string(), field.required ? "required" : "", field.doc});
+    rows.push_back({field.name, type_text(*field.type), field.required ? "required" : "", field.doc});
   }
   print_table(*invocation.out, {"column", "type", "", ""}, rows);
   return 0;

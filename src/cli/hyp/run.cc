@@ -1,4 +1,5 @@
 // From words to a command.
+#include <algorithm>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -28,8 +29,15 @@ struct Parsed {
 
 void add_options(CLI::App& app, Parsed& p) {
   app.require_subcommand(1);
-  app.add_option("--config", p.config_path, "The configuration (else HYP_CONFIG, ./hyp.json, ~/.config/hyp/hyp.json)");
+  app.fallthrough();  // --config after the command too
+  app.add_option(
+      "--config", p.config_path,
+      "The configuration (else HYP_CONFIG, ./hyp.json, ~/.config/hyp/hyp.json, the defaults with all in ~/.hyp)");
   app.set_help_all_flag("--help-all", "Help of every command");
+  app.set_version_flag("--version", "hyp " FIRN_VERSION);
+  app.footer(
+      "Status: 0 done, 1 failed, 2 wrong usage, 3 done but some lines were rejected or left.\n"
+      "hyp COMMAND --help tells a command's options.");
 
   auto* init = app.add_subcommand("init", "Write a commented configuration");
   init->add_option("FILE", p.init_path, "Where; never over a file that is there")->capture_default_str();
@@ -75,8 +83,47 @@ void add_options(CLI::App& app, Parsed& p) {
   schema->add_option("DATASET", p.dataset)->required();
   schema->add_flag("--json", p.json, "As Iceberg's schema JSON");
   app.add_subcommand("flush", "Move spooled rows into the cache tables now");
-  app.add_subcommand("daemon",
-                     "Own the cache: HTTP capture, followed files, flushes, sinks on schedule; until SIGTERM");
+  app.add_subcommand("daemon", "Own the cache: HTTP capture, followed files, flushes, sinks on schedule; until SIGTERM")
+      ->footer(
+          "Rows over HTTP: POST http://127.0.0.1:4747/v1/ingest/DATASET (\"listen\" in the configuration), NDJSON, "
+          "one\n"
+          "object a line, plain, gzip or zstd; 202 once they are durable. X-Hyp-Batch-Id makes a repeat harmless,\n"
+          "X-Hyp-Source names the source. GET /healthz.");
+}
+
+// "help" and "help COMMAND", as people type them.
+std::vector<std::string> with_help_spelled(std::vector<std::string> words) {
+  if (words.empty() || words[0] != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
+// Throws invalid_argument for a first word that is no command.
+void check_command(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--config") {
+      ++i;  // its value
+    } else if (!words[i].starts_with('-')) {
+      if (std::find(names.begin(), names.end(), words[i]) != names.end()) return;
+      const std::string* nearest = nearest_name(words[i], names);
+      fail(ErrorKind::invalid_argument, "there is no command \"{}\"{}; the commands are {}", words[i],
+           nearest != nullptr ? fmt::format(", did you mean \"{}\"", *nearest) : "", fmt::join(names, ", "));
+    }
+  }
+}
+
+// Before any command does its work: what the configuration says and hyp does not do, and that there is none.
+void warn_of_configuration(const Config& config, const Invocation& invocation) {
+  if (config.path.empty()) {
+    *invocation.err << "hyp: there is no hyp.json here: the defaults are used, with the cache in " << config.cache_root
+                    << "; `hyp init` writes a configuration\n";
+  }
+  for (const std::string& warning : config.warnings) *invocation.err << "hyp: warning: " << warning << "\n";
 }
 
 int dispatch(CLI::App& app, const Parsed& p, const Invocation& invocation) {
@@ -84,6 +131,7 @@ int dispatch(CLI::App& app, const Parsed& p, const Invocation& invocation) {
   const Config config = invocation.service != nullptr
                             ? invocation.service->config()
                             : find_config(p.config_path.empty() ? "" : absolute_path(invocation, p.config_path));
+  if (invocation.service == nullptr) warn_of_configuration(config, invocation);
   if (!config.trace_file.empty() && invocation.service == nullptr) set_trace_file(config.trace_file);
   if (app.got_subcommand("ingest")) return command_ingest(config, invocation, p.ingest);
   if (app.got_subcommand("collect")) return command_collect(config, invocation, p.collect);
@@ -102,14 +150,22 @@ int run_hyp(const Invocation& invocation) {
   CLI::App app(kAbout, "hyp");
   Parsed parsed;
   add_options(app, parsed);
+  const std::vector<std::string> words = with_help_spelled(invocation.words);
+  const auto fail_usage = [&](const char* what) {
+    *invocation.err << "hyp: " << what << "\nTry: hyp --help\n";
+    return kUsage;
+  };
   try {
-    std::vector<std::string> reversed(invocation.words.rbegin(), invocation.words.rend());  // as CLI11 takes them
-    app.parse(reversed);
+    check_command(app, words);
+  } catch (const Error& e) {
+    return fail_usage(e.what());
+  }
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // the last one first, as CLI11 takes them
     return dispatch(app, parsed, invocation);
   } catch (const CLI::ParseError& e) {
-    const bool is_help = e.get_exit_code() == 0;
-    app.exit(e, *invocation.out, *invocation.err);
-    return is_help ? 0 : kUsage;
+    if (e.get_exit_code() != 0) return fail_usage(e.what());
+    return app.exit(e, *invocation.out, *invocation.err);
   } catch (const std::exception& e) {
     *invocation.err << "hyp: " << e.what() << "\n";
     return kFailed;

@@ -1,4 +1,5 @@
 // sink run, sink status.
+#include <algorithm>
 #include <ostream>
 
 #include "base/clock.h"
@@ -25,6 +26,19 @@ std::vector<const SinkConfig*> chosen(const Config& config, const SinkArguments&
   return sinks;
 }
 
+// A misspelt one ships nothing for ever.
+void warn_of_unknown_datasets(const Cache& cache, const SinkConfig& sink, const Invocation& invocation) {
+  std::vector<std::string> known = cache.datasets();
+  for (const auto& [name, dataset] : cache.config().datasets) known.push_back(name);
+  for (const std::string& name : sink.datasets) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string* nearest = nearest_name(name, known);
+    *invocation.err << "hyp: warning: sink " << sink.name << ": dataset \"" << name
+                    << "\" is not declared, and the cache has no rows of it"
+                    << (nearest != nullptr ? "; did you mean \"" + *nearest + "\"?" : "") << "\n";
+  }
+}
+
 std::string title(const PartitionId& partition) {
   return partition.source == "default" ? partition.dataset : partition.dataset + "/" + partition.source;
 }
@@ -39,6 +53,7 @@ Json to_json(const SinkRunReport& report) {
                 {"units", run.units},
                 {"recognisedUnits", run.recognised_units}};
     one["watermark"] = run.watermark ? Json(*run.watermark) : Json(nullptr);
+    if (!run.note.empty()) one["note"] = run.note;
     if (!run.error.empty()) one["error"] = {{"kind", run.error_kind}, {"message", run.error}};
     partitions.push_back(std::move(one));
   }
@@ -62,6 +77,7 @@ void print_report(const SinkRunReport& report, int64_t micros, const Invocation&
     out << "\n";
   }
   for (const PartitionRun& run : report.partitions) {
+    if (!run.note.empty()) out << report.sink << ": " << title(run.partition) << ": " << run.note << "\n";
     if (!run.error.empty())
       *invocation.err << "hyp: " << report.sink << ": " << title(run.partition) << ": " << run.error << "\n";
   }
@@ -79,6 +95,7 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
     Json all = Json::array();
     const char* hint = invocation.service != nullptr ? " as the daemon read it at its start: restart it" : "";
     for (const SinkConfig* sink : chosen(service.config(), arguments, hint)) {
+      warn_of_unknown_datasets(service.cache(), *sink, invocation);
       const int64_t started_us = steady_us();
       SinkRunReport report;
       {
@@ -106,11 +123,15 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
   const Cache cache(config);
   Json all = Json::array();
   std::vector<std::vector<std::string>> rows;
+  bool any_unreadable = false;
   for (const SinkConfig* sink : chosen(config, arguments)) {
+    warn_of_unknown_datasets(cache, *sink, invocation);
     for (const SinkPartitionStatus& status : sink_status(cache, *sink)) {
+      any_unreadable = any_unreadable || status.is_unreadable;
       all.push_back({{"sink", sink->name},
                      {"dataset", status.partition.dataset},
                      {"source", status.partition.source},
+                     {"unreadable", status.is_unreadable},
                      {"watermark", status.watermark ? Json(*status.watermark) : Json(nullptr)},
                      {"highestSequence", status.highest_seq},
                      {"rowsBehind", status.rows_behind},
@@ -119,8 +140,8 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
                      {"pending", status.pending},
                      {"lastError", status.last_error.empty() ? Json(nullptr) : Json(status.last_error)}});
       rows.push_back({sink->name, title(status.partition), status.watermark ? std::to_string(*status.watermark) : "-",
-                      format_count(status.rows_behind), format_count(status.exported_rows), status.updated_at,
-                      status.pending ? "pending" : "", status.last_error});
+                      status.is_unreadable ? "?" : format_count(status.rows_behind), format_count(status.exported_rows),
+                      status.updated_at, status.pending ? "pending" : "", status.last_error});
     }
   }
   if (arguments.json) {
@@ -131,7 +152,7 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
     print_table(*invocation.out, {"sink", "dataset", "watermark", "rows behind", "rows shipped", "updated", "", ""},
                 rows);
   }
-  return 0;
+  return any_unreadable ? kFailed : 0;
 }
 
 }  // namespace firn::hyp

@@ -1,10 +1,14 @@
 #include "hyp/cache/cache.h"
 
 #include <charconv>
+#include <set>
 
+#include "base/log.h"
 #include "base/uri.h"
 #include "hyp/cache/layout.h"
 #include "hyp/cache/visible_schema.h"
+#include "hyp/type_text.h"
+#include "io/leftovers.h"
 
 namespace firn::hyp {
 
@@ -37,7 +41,8 @@ struct Cache::State {
     std::shared_ptr<iceberg::TableOperations> operations;
   };
   std::mutex mutex;
-  std::map<std::string, Opened> opened;  // by partition folder
+  std::map<std::string, Opened> opened;   // by partition folder
+  std::set<std::string> swept_locations;  // of tables whose leftovers are removed
 
   std::shared_ptr<iceberg::TableOperations> operations_of(const std::string& folder, const std::string& location) {
     std::lock_guard guard(mutex);
@@ -48,7 +53,7 @@ struct Cache::State {
 };
 
 Cache::Cache(const Config& config, std::shared_ptr<FileIO> io)
-    : state_(new State{config, std::move(io), SequenceAllocator(config.cache_root, config.state_dir), {}, {}}) {
+    : state_(new State{config, std::move(io), SequenceAllocator(config.cache_root, config.state_dir), {}, {}, {}}) {
   make_directories(join_path(config.cache_root, "datasets"));
   make_directories(config.state_dir);
 }
@@ -96,6 +101,19 @@ FileLock Cache::lock(const PartitionId& partition) const {
   return FileLock::acquire(join_path(folder(partition), "lock"), FileLock::Mode::exclusive);
 }
 
+void Cache::remove_leftovers(const PartitionId& partition, const HeldTable& held) const {
+  {
+    std::lock_guard guard(state_->mutex);
+    if (!state_->swept_locations.insert(held.operations->location()).second) return;
+  }
+  try {
+    firn::remove_leftovers(folder(partition), /*recursive=*/false);
+    firn::remove_leftovers(held.operations->location(), /*recursive=*/true);
+  } catch (const Error& e) {  // nobody reads them
+    spdlog::warn("{}", e.what());
+  }
+}
+
 iceberg::Schema Cache::dataset_schema(const std::string& dataset) const {
   const DatasetConfig declared = dataset_config(dataset);
   iceberg::Schema merged = declared.schema.value_or(iceberg::Schema());
@@ -104,10 +122,29 @@ iceberg::Schema Cache::dataset_schema(const std::string& dataset) const {
     const auto held = hold(partition);
     if (!held) continue;
     const iceberg::Schema visible = without_hidden(held->table.metadata->schema());
-    merged = is_first ? visible : merge_schemas(merged, visible, dataset);
+    merged = is_first ? visible : merge_schemas(merged, visible, dataset, Stands::second);
     is_first = false;
   }
   return iceberg::assign_fresh_ids(merged);
+}
+
+void check_declared_columns(const Cache& cache, const std::string& dataset) {
+  const DatasetConfig declared = cache.dataset_config(dataset);
+  if (!declared.schema) return;
+  for (const PartitionId& partition : cache.partitions(dataset)) {
+    const auto held = cache.hold(partition);
+    if (!held) continue;
+    const auto conflict = find_conflict(*declared.schema, without_hidden(held->table.metadata->schema()));
+    if (!conflict) continue;
+    fail(
+        ErrorKind::config,
+        "{}: \"datasets.{}.columns\": column \"{}\" is declared as {}, but the cache has it as {} ({}). A type can "
+        "only "
+        "be widened: int to long, float to double, a decimal to more digits. Declare {} again, and give the new values "
+        "a column name of their own",
+        cache.config().path.empty() ? "the configuration" : cache.config().path, dataset, conflict->column,
+        type_text(*conflict->a), type_text(*conflict->b), partition.logical_path(), type_text(*conflict->b));
+  }
 }
 
 DatasetConfig Cache::dataset_config(const std::string& dataset) const {

@@ -76,12 +76,15 @@ class Cache {
   std::vector<PartitionId> partitions(const std::string& dataset) const;  // sorted
   std::string folder(const PartitionId& partition) const;                 // absolute
   // The live generation, or nullopt if the partition has no table yet. Syncs its metadata directory first where
-  // `acting` on what another process committed (P10.8).
+  // `acting` on what another process committed (P10.8). Throws corrupt if there is a table with rows and no cursor.
   std::optional<HeldTable> hold(const PartitionId& partition, bool acting = false) const;
   FileLock lock(const PartitionId& partition) const;  // the partition lock, exclusive; waits
+  // Removes the unfinished files that killed flushes left in the partition; looks once a process. Best effort. Requires
+  // the partition lock.
+  void remove_leftovers(const PartitionId& partition, const HeldTable& held) const;
 
-  // The dataset's columns without the hidden ones: the union of its partitions' schemas and the declared one. Ids are
-  // of no table. Empty fields if nothing is known yet.
+  // The dataset's columns without the hidden ones: the union of its partitions' schemas and the declared one; where
+  // that contradicts the tables, theirs stand. Ids are of no table. Empty fields if nothing is known yet.
   iceberg::Schema dataset_schema(const std::string& dataset) const;
   // The configured dataset, or the defaults for a name that the configuration no longer takes: what is cached stays
   // readable.
@@ -92,16 +95,22 @@ class Cache {
   std::unique_ptr<State> state_;
 };
 
+// Throws config naming column, types and partition if the configuration declares a column of `dataset` with a type that
+// its tables' cannot be widened to, nor it to theirs: what is captured under such a declaration could not be stored as
+// declared.
+void check_declared_columns(const Cache& cache, const std::string& dataset);
+
 struct Rejected {
   std::string dataset, source;
-  int64_t line = 0;  // in its source
+  SpoolPosition frame;  // where its frame begins
+  int64_t line = 0;     // in its source
   std::string column, reason;
 };
 
 struct FlushReport {
   int64_t rows = 0, rejected = 0, partitions = 0, commits = 0, bytes = 0;
   std::map<std::string, int64_t> rows_by_dataset, rejected_by_dataset;
-  std::vector<Rejected> first_rejected;  // at most 20, for the summary
+  std::vector<Rejected> first_rejected;  // the first 20 in spool order, for the summary
   std::vector<std::string> problems;     // partitions that failed (I/O) and were left for the next flush
 };
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "base/fault_point.h"
 #include "base/log.h"
@@ -47,6 +49,7 @@ std::set<std::string> datasets_of(const Range& range) {
 struct SpoolFlush {
   Cache& cache;
   Spool& spool;
+  SpoolPosition end;  // of what is flushed
   FlushState state;
   FlushReport report;
   std::set<PartitionId> partitions;  // that took rows
@@ -71,9 +74,14 @@ void count_rejected(FlushReport& report, const std::string& dataset, const std::
   if (rows.empty()) return;
   report.rejected += static_cast<int64_t>(rows.size());
   report.rejected_by_dataset[dataset] += static_cast<int64_t>(rows.size());
+  auto& first = report.first_rejected;
   for (const RejectedRow& row : rows) {
-    if (report.first_rejected.size() == kFirstRejectedMax) break;
-    report.first_rejected.push_back({dataset, row.source, row.line, row.column, row.reason});
+    Rejected one{dataset, row.source, row.place.frame, row.line, row.column, row.reason};
+    const auto comes_before = [](const Rejected& a, const Rejected& b) {
+      return std::tie(a.frame, a.line) < std::tie(b.frame, b.line);
+    };
+    first.insert(std::upper_bound(first.begin(), first.end(), one, comes_before), std::move(one));
+    if (first.size() > kFirstRejectedMax) first.pop_back();
   }
 }
 
@@ -132,7 +140,7 @@ bool flush_range(SpoolFlush& flush, const Range& range) {
     if (lines.empty()) continue;
     try {
       const PartitionFlushed done = flush_partition(flush.cache, flush.config_of(partition.dataset), partition,
-                                                    flush.spool.id(), range.until, lines);
+                                                    flush.spool.id(), range.until, flush.end, lines);
       count_rejected(flush.report, partition.dataset, done.rejected);
       if (done.rows == 0) continue;
       flush.report.rows += done.rows;
@@ -174,8 +182,8 @@ void take_configured_routing(SpoolFlush& flush) {
 FlushReport flush(Cache& cache, Spool& spool, int64_t range_bytes_max) {
   Span span("hyp.flush");
   std::lock_guard guard(spool.flush_mutex());
-  SpoolFlush flush{cache, spool, load_flush_state(spool.folder()), {}, {}};
   const SpoolPosition end = spool.end();
+  SpoolFlush flush{cache, spool, end, load_flush_state(spool.folder()), {}, {}};
   if (spool.progress() < end) {
     SpoolReader reader(spool.folder(), spool.progress(), end);
     while (spool.progress() < end) {

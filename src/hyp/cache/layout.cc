@@ -1,5 +1,6 @@
 #include "hyp/cache/layout.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/civil_time.h"
@@ -13,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSourcePrefix = "source=";
+constexpr std::string_view kTablePrefix = "table-";
 
 // Names of the directories right in `folder`; none if it is absent.
 std::vector<std::string> subfolders(const std::string& folder) {
@@ -32,6 +34,29 @@ std::optional<std::string> decode_or_skip(const std::string& folder, std::string
   } catch (const Error& e) {
     spdlog::warn("{} holds a folder that is no cache partition: {}", folder, e.what());
     return std::nullopt;
+  }
+}
+
+bool has_generation(const std::string& partition_folder) {
+  const std::vector<std::string> names = subfolders(partition_folder);
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.starts_with(kTablePrefix); });
+}
+
+// Where no cursor was read: throws corrupt if a table with rows is there all the same. A crash between the first table
+// and its cursor leaves an empty one.
+void check_cursor_not_lost(const std::string& partition_folder) {
+  const auto io = make_local_file_io();
+  for (const std::string& name : subfolders(partition_folder)) {
+    const std::string location = generation_folder(partition_folder, name);
+    if (!name.starts_with(kTablePrefix) || !iceberg::filesystem_table_exists(*io, location)) continue;
+    if (iceberg::open_filesystem_table(io, location)->load().metadata->current_snapshot() == nullptr) continue;
+    if (read_cursor(partition_folder)) return;  // written meanwhile
+    fail(ErrorKind::corrupt,
+         "{} has no cursor.json, but {} holds rows. Restore it, or write "
+         "{{\"v\":1,\"tableDir\":\"{}\",\"cacheId\":\"…\"}} "
+         "into it, with the cacheId of another partition's or of _hyp_ingest_seq.json",
+         partition_folder, location, name);
   }
 }
 
@@ -65,7 +90,9 @@ std::vector<PartitionId> list_partitions(const std::string& cache_root, const st
     if (!name) continue;
     const std::string folder = join_path(root, segment);
     for (const std::string& child : subfolders(folder)) {
-      if (!child.starts_with(kSourcePrefix) || !fs::exists(fs::path(folder) / child / "cursor.json")) continue;
+      if (!child.starts_with(kSourcePrefix)) continue;
+      const std::string partition_folder = join_path(folder, child);
+      if (!fs::exists(join_path(partition_folder, "cursor.json")) && !has_generation(partition_folder)) continue;
       if (auto source = decode_or_skip(folder, std::string_view(child).substr(kSourcePrefix.size()))) {
         partitions.push_back({*name, *source});
       }
@@ -85,6 +112,10 @@ std::string generation_lock_path(const std::string& partition_folder, const std:
 
 std::optional<HeldGeneration> hold_generation(const std::string& partition_folder) {
   auto cursor = read_cursor(partition_folder);
+  if (!cursor) {
+    check_cursor_not_lost(partition_folder);
+    cursor = read_cursor(partition_folder);
+  }
   while (cursor) {
     auto lock = FileLock::acquire(generation_lock_path(partition_folder, cursor->table_dir), FileLock::Mode::shared);
     auto again = read_cursor(partition_folder);

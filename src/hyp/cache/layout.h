@@ -19,7 +19,7 @@ std::optional<Cursor> read_cursor(
     const std::string& partition_folder);  // throws corrupt or io if it is there and unreadable
 void write_cursor(const std::string& partition_folder, const Cursor& cursor);  // durable when it returns
 
-// Partitions that have a cursor, sorted; of one dataset if it is given.
+// Partitions that have a cursor or a generation, sorted; of one dataset if it is given.
 std::vector<PartitionId> list_partitions(const std::string& cache_root, const std::optional<std::string>& dataset = {});
 
 // The table's directory of a generation, and the lock that its readers share.
@@ -27,7 +27,8 @@ std::string generation_folder(const std::string& partition_folder, const std::st
 std::string generation_lock_path(const std::string& partition_folder, const std::string& table_dir);
 
 // The live generation's directory under its shared lock (P7): the cursor is read again once the lock is held, so that
-// what is held is what the cursor named at that moment. nullopt: no cursor.
+// what is held is what the cursor named at that moment. nullopt: no cursor. Throws corrupt if it was lost: a table with
+// rows is there.
 struct HeldGeneration {
   FileLock lock;
   std::string location;

@@ -61,16 +61,7 @@ std::string next_table_dir(const Cache& cache, const PartitionId& partition) {
   int64_t highest = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const auto number = generation_number(entry.path().filename().string());
-    if (!number || !entry.is_directory()) continue;
-    highest = std::max(highest, *number);
-    // A crash between the table and its cursor leaves an empty table, which the next compactor removes (P7).
-    if (!iceberg::filesystem_table_exists(*cache.io(), entry.path().string())) continue;
-    const auto table = iceberg::open_filesystem_table(cache.io(), entry.path().string())->load();
-    if (table.metadata->current_snapshot() != nullptr) {
-      fail(ErrorKind::corrupt,
-           "{} has no cursor.json, but {} holds rows; write {{\"v\":1,\"tableDir\":…,\"cacheId\":…}} there again",
-           folder, entry.path().string());
-    }
+    if (number && entry.is_directory()) highest = std::max(highest, *number);
   }
   return fmt::format("{}{}", kTablePrefix, highest + 1);
 }

@@ -11,8 +11,8 @@ namespace firn::hyp {
 iceberg::TableMetadata new_cache_table(const std::string& location, const iceberg::Schema& visible,
                                        const DatasetConfig& config);
 
-// The name of the next generation's directory: above every directory there. Throws corrupt if a table with rows is
-// there and no cursor names it: the cursor was lost, and a new table would hide those rows.
+// The name of the next generation's directory: above every directory there. A crash between a table and its cursor
+// leaves one that is empty, which the next compactor removes (P7).
 std::string next_table_dir(const Cache& cache, const PartitionId& partition);
 
 // Publishes the table, durable, then the cursor that names it, durable (P7, P15). Requires the partition lock.

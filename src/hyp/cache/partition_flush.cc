@@ -2,6 +2,7 @@
 
 #include "base/arrow_status.h"
 #include "base/fault_point.h"
+#include "base/log.h"
 #include "base/uri.h"
 #include "hyp/cache/layout.h"
 #include "hyp/cache/new_table.h"
@@ -98,6 +99,9 @@ class PartitionWriter {
   // Makes the table if it is new; then it has what was written, in one commit.
   void commit(const Written& written, const std::string& spool_id, SpoolPosition until);
 
+  // After a failed commit whose outcome is known: removes the files, unless the table has them after all.
+  void remove(const Written& written);
+
  private:
   enum class OtherColumns : uint8_t { left_out, refused };
   std::optional<Written> write(OtherColumns added, OtherColumns contradicted);
@@ -106,6 +110,8 @@ class PartitionWriter {
     return infer_schema(jobs, known, config_.row_bytes_max, timestamp_column(config_));
   }
   Schema visible() const { return without_hidden(metadata_->schema()); }
+  // A table may lie elsewhere than its metadata says: a cache that was moved.
+  const std::shared_ptr<FileIO>& table_io() const { return held_ ? held_->operations->io() : cache_.io(); }
 
   Cache& cache_;
   const DatasetConfig& config_;
@@ -129,7 +135,7 @@ std::optional<Written> PartitionWriter::write(OtherColumns added, OtherColumns c
   bool is_refused = false;
   iceberg::WriteOptions options;
   options.already_sorted = true;  // numbers ascend in the order of the lines
-  iceberg::AppendWriter writer(cache_.io(), *metadata_, options);
+  iceberg::AppendWriter writer(table_io(), *metadata_, options);
   const auto columns = iceberg::to_arrow_schema(metadata_->schema());
   const Schema parsed_columns = visible();
   run_ordered(
@@ -182,7 +188,10 @@ void PartitionWriter::widen(const Schema& wanted) {
 Written PartitionWriter::write_existing(HeldTable held) {
   metadata_ = held.table.metadata;
   held_ = std::move(held);
-  if (config_.schema) widen(*config_.schema);  // a declaration may have grown since
+  if (config_.schema) {  // a declaration may have grown since
+    const bool fits = !find_conflict(visible(), *config_.schema);
+    widen(fits ? *config_.schema : merge_schemas(visible(), *config_.schema, partition_.dataset));
+  }
   if (config_.allow_new_columns) {
     if (auto written = write(OtherColumns::refused, OtherColumns::left_out)) return std::move(*written);
     const FileLock schema_lock = lock_dataset_schema(cache_, partition_.dataset);
@@ -205,12 +214,6 @@ std::string opens_property(const TableMetadata& base, const std::vector<Open>& o
   if (issuer != nullptr && (kept.empty() || kept.back().from_seq < issuer->from_seq)) kept.push_back(*issuer);
   if (kept.size() > kOpensKept) kept.erase(kept.begin(), kept.end() - kOpensKept);
   return opens_to_json(kept).dump();
-}
-
-// Whether `error` proves that no version of the table names the data files.
-bool is_known_failure(const Error& error) {
-  return error.kind() == ErrorKind::commit_conflict || error.kind() == ErrorKind::schema_mismatch ||
-         error.kind() == ErrorKind::partition_spec_drift;
 }
 
 void PartitionWriter::commit(const Written& written, const std::string& spool_id, SpoolPosition until) {
@@ -242,15 +245,18 @@ void PartitionWriter::commit(const Written& written, const std::string& spool_id
     return plan;
   };
   fault_point("flush.commit");
-  try {
-    iceberg::commit_snapshot(*held_->operations, append);
-  } catch (const Error& e) {
-    if (is_known_failure(e)) {
-      for (const iceberg::DataFile& file : written.files) cache_.io()->remove(file.file_path);
-    }
-    throw;
-  }
+  iceberg::commit_snapshot(*held_->operations, append);
   fault_point("flush.committed");
+}
+
+void PartitionWriter::remove(const Written& written) {
+  try {
+    // It may have landed, and what came after it failed.
+    if (held_ && held_->operations->load().metadata->int_property(kMaxSeqProperty, 0) >= first_seq_) return;
+    for (const iceberg::DataFile& file : written.files) table_io()->remove(file.file_path);
+  } catch (const Error& e) {  // what stays is named by no snapshot
+    spdlog::warn("{}", e.what());
+  }
 }
 
 }  // namespace
@@ -266,11 +272,22 @@ std::string timestamp_column(const DatasetConfig& config) {
 }
 
 PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, const PartitionId& partition,
-                                 const std::string& spool_id, SpoolPosition until, std::vector<LineRange> lines) {
+                                 const std::string& spool_id, SpoolPosition until, SpoolPosition end,
+                                 std::vector<LineRange> lines) {
   const FileLock partition_lock = cache.lock(partition);
   std::optional<HeldTable> held = cache.hold(partition, /*acting=*/true);
   if (held) {
+    cache.remove_leftovers(partition, *held);
     if (const auto marker = flushed_until(*held->table.metadata, spool_id)) {
+      if (*marker > end) {
+        fail(ErrorKind::corrupt,
+             "{}: it has rows of spool {} up to segment {}, past what the spool ever held (segment {}): the spool is "
+             "older "
+             "than the table, restored from a backup perhaps. Its rows cannot be told from those that are there; they "
+             "stay "
+             "in the spool",
+             held->table.metadata->location, spool_id, marker->segment, end.segment);
+      }
       std::erase_if(lines, [&](const LineRange& range) { return range.frame->begin < *marker; });
     }
   }
@@ -282,9 +299,14 @@ PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, cons
   PartitionWriter writer(cache, config, partition, std::move(jobs));
   Written written = held ? writer.write_existing(std::move(*held)) : writer.write_new();
   fault_point("flush.written");
-  // Before the commit: past its marker nobody looks at these lines again.
-  RejectsFile(cache.config().cache_root, partition.dataset).append(spool_id, written.rejected);
-  if (written.rows > 0) writer.commit(written, spool_id, until);
+  try {
+    // Before the commit: past its marker nobody looks at these lines again.
+    RejectsFile(cache.config().cache_root, partition.dataset).append(spool_id, written.rejected);
+    if (written.rows > 0) writer.commit(written, spool_id, until);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::commit_unknown) writer.remove(written);
+    throw;
+  }
   return {written.rows, std::move(written.rejected)};
 }
 

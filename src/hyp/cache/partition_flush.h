@@ -18,9 +18,11 @@ struct PartitionFlushed {
 // where they need it, makes the decisions on what it cannot take durable, then stamps and commits the rest in one
 // snapshot, with the marker `until` in the same metadata commit. `lines` are whole lines in spool order, none of them
 // decided before, of frames that begin before `until`. Throws what befell the partition: then it has none of the lines,
-// or (commit_unknown) all or none.
+// or (commit_unknown) all or none. `end`: of all that the spool ever held; throws corrupt if the table's marker is past
+// it, which no spool of this cache reached.
 PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, const PartitionId& partition,
-                                 const std::string& spool_id, SpoolPosition until, std::vector<LineRange> lines);
+                                 const std::string& spool_id, SpoolPosition until, SpoolPosition end,
+                                 std::vector<LineRange> lines);
 
 // The column whose strings are read as timestamps where nobody declared a type; empty: none.
 std::string timestamp_column(const DatasetConfig& config);

@@ -14,31 +14,45 @@ using iceberg::TypePtr;
 
 constexpr int32_t kTableFormatVersion = 3;
 
-std::vector<Field> merge_fields(const std::vector<Field>& a, const std::vector<Field>& b, const std::string& where);
+// How two schemas become one, and where they do not.
+class Merge {
+ public:
+  explicit Merge(Stands stands) : stands_(stands) {}
+  std::vector<Field> fields(const std::vector<Field>& a, const std::vector<Field>& b, const std::string& parent);
+  const std::vector<TypeConflict>& conflicts() const { return conflicts_; }
 
-// nullptr: the two cannot be one.
-TypePtr merge_types(const TypePtr& a, const TypePtr& b, const std::string& where) {
+ private:
+  TypePtr type(const TypePtr& a, const TypePtr& b, const std::string& column);
+  TypePtr conflict(const TypePtr& a, const TypePtr& b, const std::string& column) {
+    conflicts_.push_back({column, a, b});
+    return stands_ == Stands::first ? a : b;
+  }
+
+  Stands stands_;
+  std::vector<TypeConflict> conflicts_;
+};
+
+TypePtr Merge::type(const TypePtr& a, const TypePtr& b, const std::string& column) {
   if (a->id() == TypeId::struct_ && b->id() == TypeId::struct_) {
-    return Type::struct_of(merge_fields(a->fields(), b->fields(), where));
+    return Type::struct_of(fields(a->fields(), b->fields(), column + "."));
   }
   if (a->id() == TypeId::list && b->id() == TypeId::list) {
-    const TypePtr element = merge_types(a->element().type, b->element().type, where + ".element");
-    if (!element) return nullptr;
-    return Type::list_of(a->element().id, a->element().required && b->element().required, element);
+    TypePtr element = type(a->element().type, b->element().type, column + ".element");
+    return Type::list_of(a->element().id, a->element().required && b->element().required, std::move(element));
   }
   if (a->id() == TypeId::map && b->id() == TypeId::map) {
-    const TypePtr key = merge_types(a->key().type, b->key().type, where + ".key");
-    const TypePtr value = merge_types(a->value().type, b->value().type, where + ".value");
-    if (!key || !value) return nullptr;
-    return Type::map_of(a->key().id, key, a->value().id, a->value().required && b->value().required, value);
+    TypePtr key = type(a->key().type, b->key().type, column + ".key");
+    TypePtr value = type(a->value().type, b->value().type, column + ".value");
+    return Type::map_of(a->key().id, std::move(key), a->value().id, a->value().required && b->value().required,
+                        std::move(value));
   }
-  if (a->is_nested() || b->is_nested()) return nullptr;
+  if (a->is_nested() || b->is_nested()) return conflict(a, b, column);
   if (iceberg::can_promote(*b, *a, kTableFormatVersion)) return a;
   if (iceberg::can_promote(*a, *b, kTableFormatVersion)) return b;
-  return nullptr;
+  return conflict(a, b, column);
 }
 
-std::vector<Field> merge_fields(const std::vector<Field>& a, const std::vector<Field>& b, const std::string& where) {
+std::vector<Field> Merge::fields(const std::vector<Field>& a, const std::vector<Field>& b, const std::string& parent) {
   std::vector<Field> merged = a;
   for (const Field& field : b) {
     const auto same_name = [&](const Field& other) { return other.name == field.name; };
@@ -48,13 +62,7 @@ std::vector<Field> merge_fields(const std::vector<Field>& a, const std::vector<F
       merged.back().required = false;
       continue;
     }
-    const std::string title = where + "." + field.name;
-    if (TypePtr type = merge_types(found->type, field.type, title)) {
-      found->type = std::move(type);
-    } else {
-      spdlog::warn("{} is {} in one place and {} in another; the first stands", title, found->type->to_string(),
-                   field.type->to_string());
-    }
+    found->type = type(found->type, field.type, parent + field.name);
     found->required = found->required && field.required;
   }
   for (Field& field : merged) {
@@ -121,10 +129,22 @@ HiddenIds hidden_ids(const Schema& table_schema, std::string_view where) {
           hidden_id(table_schema, kBatchIdColumn, TypeId::string, where)};
 }
 
-Schema merge_schemas(const Schema& a, const Schema& b, std::string_view where) {
+Schema merge_schemas(const Schema& a, const Schema& b, std::string_view where, Stands stands) {
+  Merge merge(stands);
   int32_t next_id = 1;
-  const TypePtr merged = Type::struct_of(merge_fields(a.fields(), b.fields(), std::string(where)));
+  const TypePtr merged = Type::struct_of(merge.fields(a.fields(), b.fields(), ""));
+  for (const TypeConflict& conflict : merge.conflicts()) {
+    spdlog::warn("{}: column {} is {} in one place and {} in another; the {} stands", where, conflict.column,
+                 conflict.a->to_string(), conflict.b->to_string(), stands == Stands::first ? "first" : "second");
+  }
   return Schema(renumber(merged, next_id)->fields());
+}
+
+std::optional<TypeConflict> find_conflict(const Schema& a, const Schema& b) {
+  Merge merge(Stands::first);
+  merge.fields(a.fields(), b.fields(), "");
+  if (merge.conflicts().empty()) return std::nullopt;
+  return merge.conflicts().front();
 }
 
 }  // namespace firn::hyp

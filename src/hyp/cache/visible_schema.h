@@ -1,6 +1,7 @@
 // Schemas of cache tables with and without the hidden columns, and of datasets over several tables.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,17 @@ struct HiddenIds {
 HiddenIds hidden_ids(const iceberg::Schema& table_schema, std::string_view where);
 
 // Columns of either, by name, `a`'s first, at any depth; of two types the one that the other may be promoted to. Where
-// neither may, `a`'s stands and the log says so under `where`. All optional but those that both require. Ids are fresh.
-iceberg::Schema merge_schemas(const iceberg::Schema& a, const iceberg::Schema& b, std::string_view where);
+// neither may, `a`'s stands (or `b`'s, if so asked) and the log says so under `where`. All optional but those that both
+// require. Ids are fresh.
+enum class Stands : uint8_t { first, second };
+iceberg::Schema merge_schemas(const iceberg::Schema& a, const iceberg::Schema& b, std::string_view where,
+                              Stands stands = Stands::first);
+
+// A column that has a type in `a` and one in `b` of which neither may be promoted to the other; nullopt: there is none.
+struct TypeConflict {
+  std::string column;  // dotted
+  iceberg::TypePtr a, b;
+};
+std::optional<TypeConflict> find_conflict(const iceberg::Schema& a, const iceberg::Schema& b);
 
 }  // namespace firn::hyp

@@ -1,5 +1,5 @@
-// Capture: lines of files, pipes, followed files and HTTP bodies into the spool, resumed where an earlier attempt
-// stopped.
+// Capture: lines of files, pipes and HTTP bodies into the spool, resumed where an earlier attempt stopped. Followed
+// files are in follow.h.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "hyp/capture/spool.h"
 #include "hyp/config.h"
@@ -18,6 +17,7 @@ struct CaptureReport {
   int64_t lines = 0;          // taken now, blank ones left out (rejects are found at the flush)
   int64_t bytes = 0;          // of the (decompressed) stream
   int64_t lines_skipped = 0;  // taken by an earlier attempt (P4.2), blank ones counted
+  int64_t torn_bytes = 0;     // of a file's last line that was left: it has no newline and is no whole JSON value (yet)
 };
 
 struct CaptureOptions {
@@ -33,34 +33,24 @@ struct CaptureOptions {
 };
 
 // A file, plain, gzip or zstd by magic bytes; many members or frames are one stream. Already taken bytes are skipped. A
-// last line without newline is a line. A file is known again by dataset, device, inode and a fingerprint of its head,
-// of as many bytes as it had at first (4 KiB at most), so also after it has grown or was renamed; one that was cut or
+// last line without newline is a line if it is a whole JSON value; else it is left for the next call, since the file
+// may still be written. A file is known again by dataset, device, inode, birth time and a fingerprint of its head, of
+// as many bytes as it had at first (4 KiB at most), so also after it has grown or was renamed; one that was cut or
 // replaced is a new source. What is no regular file is read as a pipe. Throws not_found, io, corrupt (damaged
 // compression: the good lines before it are kept and the message says up to which line).
 CaptureReport ingest_file(Spool& spool, const std::string& path, const CaptureOptions& options);
+// Throws what ingest_file would throw at once: not_found, io, invalid_argument for a folder.
+void check_file(const std::string& path);
 // A descriptor to its end; compression as above. Lines are durable within about a second of their arrival. With an id,
 // a stream that was sent before is continued after its last position (throws invalid_argument if it ends before that),
 // and a last line without newline that is no whole JSON value is taken, but taken again when the stream is sent again:
 // its sender may have died.
 CaptureReport ingest_pipe(Spool& spool, int fd, const CaptureOptions& options);
-// One HTTP body, compression as above, durable as one append; with a batch id that was taken before, nothing is
-// appended and the report says skipped. Throws invalid_argument if it is longer than body_bytes_max, corrupt for
+// One HTTP body, compression as above, durable as one append; with a batch id under which the same (decompressed) body
+// was taken before for this source, nothing is appended and the report says skipped. Throws already_exists if the id
+// was used for another body; invalid_argument if it is longer than body_bytes_max or is a JSON array; corrupt for
 // damaged compression; then nothing was taken.
 CaptureReport ingest_body(Spool& spool, std::string_view body, const std::string& batch_id,
                           const CaptureOptions& options);
-
-// Appended whole lines of the followed files since the last call (a line without newline waits), for the registration's
-// dataset and name, whatever the options say. Rotation: a file renamed within the pattern is recognised by identity.
-// Compressed files are taken as far as they go. Files that cannot be read are reported, the others go on.
-struct FollowReport {
-  CaptureReport total;
-  std::vector<std::string> problems;
-};
-FollowReport follow_files(Spool& spool, const CollectConfig& collect, const CaptureOptions& options);
-
-// Lasting registrations of `hyp collect`, in <cacheRoot>/collect.json, besides the configuration's.
-std::vector<CollectConfig> load_registrations(const std::string& cache_root);
-void add_registration(const std::string& cache_root, const CollectConfig& collect);  // replaces the one of that name
-bool remove_registration(const std::string& cache_root, const std::string& name);  // false: there is none of that name
 
 }  // namespace firn::hyp

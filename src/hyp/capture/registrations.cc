@@ -1,9 +1,12 @@
+#include "hyp/capture/registrations.h"
+
 #include <algorithm>
 
 #include "base/json.h"
 #include "base/uri.h"
-#include "hyp/capture/ingest.h"
+#include "hyp/capture/follow.h"
 #include "io/file_io.h"
+#include "io/local.h"
 
 namespace firn::hyp {
 namespace {
@@ -64,6 +67,7 @@ bool remove_registration(const std::string& cache_root, const std::string& name)
   std::vector<CollectConfig> registrations = load_registrations(cache_root);
   if (std::erase_if(registrations, [&](const CollectConfig& one) { return one.name == name; }) == 0) return false;
   save_registrations(cache_root, registrations);
+  forget_followed(cache_root, name);
   return true;
 }
 

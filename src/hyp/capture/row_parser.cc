@@ -1,6 +1,8 @@
 #include "hyp/capture/row_parser.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <unordered_map>
 
@@ -13,6 +15,7 @@
 #include "hyp/capture/json_scanner.h"
 #include "hyp/capture/value_text.h"
 #include "hyp/config.h"
+#include "hyp/type_text.h"
 #include "iceberg/parquet/arrow_schema.h"
 
 namespace firn::hyp {
@@ -78,6 +81,7 @@ class RowParser {
   bool parse_number(ColumnBuilder& column);
   bool parse_string(ColumnBuilder& column);
   bool append_number(ColumnBuilder& column, const JsonNumber& number);
+  bool append_timestamp_number(ColumnBuilder& column, int64_t value);
   bool append_text(ColumnBuilder& column, std::string_view text);
   bool append_timestamp(ColumnBuilder& column, std::string_view text);
   bool check_entry_keys(const ColumnParser& parser, int64_t first);
@@ -85,6 +89,7 @@ class RowParser {
   bool reject(std::string_view column, std::string reason);
   bool reject_malformed() { return reject("", scanner_.error()); }
   bool reject_type(const ColumnBuilder& column);
+  bool reject_inexact(const ColumnBuilder& column, const JsonNumber& number);
   bool reject_text(const ColumnBuilder& column, std::string_view text, std::string_view why = "");
   bool malformed(const char* what) { return scanner_.fail(what) || reject_malformed(); }
 
@@ -124,11 +129,11 @@ bool RowParser::reject_type(const ColumnBuilder& column) {
   if (value.front() == '{') found = "an object";
   if (value.front() == '[') found = "an array";
   if (value.front() == '"') found = "the string " + found;
-  return reject(column.path, fmt::format("expected {}, found {}", column.type->to_string(), found));
+  return reject(column.path, fmt::format("expected {}, found {}", type_text(*column.type), found));
 }
 
 bool RowParser::reject_text(const ColumnBuilder& column, std::string_view text, std::string_view why) {
-  return reject(column.path, fmt::format("expected {}, found the string \"{}\"{}{}", column.type->to_string(),
+  return reject(column.path, fmt::format("expected {}, found the string \"{}\"{}{}", type_text(*column.type),
                                          excerpt(text), why.empty() ? "" : ": ", why));
 }
 
@@ -244,6 +249,7 @@ bool RowParser::parse_unknown_field(const ColumnParser& parser, std::string_view
   const std::string path = parent.empty() ? std::string(name) : fmt::format("{}.{}", parent, name);
   if (name.empty()) return reject(path, "a column without a name");
   if (is_hidden_column(name)) return reject(path, "names that begin with _hyp_ are reserved");
+  if (name.find('\0') != std::string_view::npos) return reject(path, "a column's name with a NUL character");
   const std::string lower = fold_name(name);
   if (const auto found = parser.keys->by_lower_name.find(lower); found != parser.keys->by_lower_name.end()) {
     const std::string& other = parser.column.children[static_cast<size_t>(found->second)]->name;
@@ -374,6 +380,51 @@ bool RowParser::parse_number(ColumnBuilder& column) {
   return append_number(column, number);
 }
 
+// Whether an integer that was written out is the one that `value` stands for: it is exactly that, or the digits that
+// `value` is printed with, zeros behind them. Fractions and exponents are approximations anyway.
+template <class Real>
+bool keeps_integer(const JsonNumber& number, Real value) {
+  if (!number.is_integer || number.num_digits <= std::numeric_limits<Real>::digits10) return true;
+  std::string_view digits = number.text();
+  if (number.is_negative) digits.remove_prefix(1);
+  char text[400];
+  const char* end = std::to_chars(text, std::end(text), std::abs(value), std::chars_format::fixed).ptr;
+  if (digits == std::string_view(text, static_cast<size_t>(end - text))) return true;
+  end = std::to_chars(text, std::end(text), std::abs(value), std::chars_format::scientific).ptr;
+  std::string shortest;
+  const char* at = text;
+  for (; at < end && *at != 'e'; ++at) {
+    if (*at != '.') shortest += *at;
+  }
+  int exponent = 0;
+  std::from_chars(at + 1 + (at[1] == '+'), end, exponent);
+  shortest.resize(std::max(shortest.size(), static_cast<size_t>(std::max(exponent, 0)) + 1), '0');
+  return digits == shortest;
+}
+
+bool RowParser::reject_inexact(const ColumnBuilder& column, const JsonNumber& number) {
+  return reject(column.path,
+                fmt::format("{} would be changed by a {}; declare the column as decimal(38,0) or string to "
+                            "keep such numbers",
+                            excerpt(number.text()), type_text(*column.type)));
+}
+
+// Seconds, milliseconds, microseconds and nanoseconds of our times are a thousand apart, so that a number in another
+// unit than the column's is told by its size.
+bool RowParser::append_timestamp_number(ColumnBuilder& column, int64_t value) {
+  constexpr int64_t kFirstMicros = 100'000'000'000'000;  // 1973-03-03; as milliseconds it would be of the year 5138
+  const bool nanos = column.id == TypeId::timestamp_ns || column.id == TypeId::timestamptz_ns;
+  const int64_t first = nanos ? kFirstMicros * 1000 : kFirstMicros;
+  if (value < first || (!nanos && value >= kFirstMicros * 1000)) {
+    return reject(column.path,
+                  fmt::format("expected {}, found {}: a number is taken as {}seconds since 1970, 1973 to "
+                              "{}; write other times as ISO 8601, \"2024-02-29T12:00:00Z\"",
+                              type_text(*column.type), value, nanos ? "nano" : "micro", nanos ? "2262" : "5138"));
+  }
+  column.append(value);
+  return true;
+}
+
 bool RowParser::append_number(ColumnBuilder& column, const JsonNumber& number) {
   int64_t integer = 0;
   double real = 0;
@@ -393,12 +444,14 @@ bool RowParser::append_number(ColumnBuilder& column, const JsonNumber& number) {
       break;
     case TypeId::double_:
       if (number.to_double(real)) {
+        if (!keeps_integer(number, real)) return reject_inexact(column, number);
         column.append(real);
         return true;
       }
       break;
     case TypeId::float_:
-      if (number.to_double(real) && std::abs(real) <= std::numeric_limits<float>::max()) {
+      if (number.to_double(real) && std::isfinite(static_cast<float>(real))) {  // 3.4028235e38 rounds to the greatest
+        if (!keeps_integer(number, static_cast<float>(real))) return reject_inexact(column, number);
         column.append(static_cast<float>(real));
         return true;
       }
@@ -413,16 +466,13 @@ bool RowParser::append_number(ColumnBuilder& column, const JsonNumber& number) {
     case TypeId::timestamptz:
     case TypeId::timestamp_ns:
     case TypeId::timestamptz_ns:
-      if (number.to_int64(integer)) {
-        column.append(integer);
-        return true;
-      }
+      if (number.to_int64(integer)) return append_timestamp_number(column, integer);
       break;
     default:
       break;
   }
   const bool is_number = column.id != TypeId::boolean_ && column.id != TypeId::string;
-  return reject(column.path, fmt::format("expected {}, found {}{}", column.type->to_string(), excerpt(number.text()),
+  return reject(column.path, fmt::format("expected {}, found {}{}", type_text(*column.type), excerpt(number.text()),
                                          is_number && number.is_integer ? ", which is out of its range" : ""));
 }
 

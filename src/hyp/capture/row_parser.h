@@ -40,16 +40,17 @@ struct RowParserOptions {
 // its reason and without a trace in the batch: text that is no JSON object (NaN and Infinity are none of JSON's),
 // nested deeper than 64, invalid UTF-8, a lone surrogate, a duplicate key at any depth, a value of another type than
 // its column's, an integer beyond int64 (or beyond int for int) where the column is not decimal, double or float, a
-// missing or null required column, a name that is empty, _hyp_*, or differs from another only in case, a line above
-// row_bytes_max.
-//   Numbers may be spelled 1.0 or 1e0 in integer columns. Decimals are exact, from numbers or strings. Dates, times,
-//   timestamps,
-// uuids, binary and fixed (base64) are strings; timestamps also integers in their column's unit (seconds are not
-// guessed). Without an offset a timestamptz is UTC; with another offset than Z a timestamp is rejected. Maps are
-// objects; their keys are strings.
+// missing or null required column, a name that is empty, _hyp_*, has a NUL, or differs from another only in case, a
+// line above row_bytes_max.
+//   Numbers may be spelled 1.0 or 1e0 in integer columns. Decimals are exact, from numbers or strings. An integer that
+//   a
+// double or float column would change is rejected. Dates, times, timestamps, uuids, binary and fixed (base64) are
+// strings; timestamps also integers in their column's unit (micro- or nanoseconds), of a size that no other unit gives:
+// from 1973 to 5138 or 2262; seconds are not guessed. Without an offset a timestamptz is UTC; with another offset than
+// Z a timestamp is rejected. Maps are objects; their keys are strings.
 //   Throws unsupported naming the column for variant, geometry and geography, and maps with other keys;
-//   invalid_argument for a
-// text of 2 GiB or more. Thread-safe; keeps nothing.
+//   invalid_argument
+// for a text of 2 GiB or more. Thread-safe; keeps nothing.
 ParsedRows parse_rows(std::string_view text, const iceberg::Schema& schema, const RowParserOptions& options);
 
 // The columns of the text's well-formed lines as a schema, for union_by_name with what the table has: booleans, long,

@@ -137,7 +137,7 @@ class SchemaMaker {
     }
     for (size_t i = known.size(); i < observed.fields.size(); ++i) {
       const Observed& field = *observed.fields[i];
-      if (field.name.empty() || is_hidden_column(field.name)) continue;
+      if (field.name.empty() || is_hidden_column(field.name) || field.name.find('\0') != std::string::npos) continue;
       TypePtr type = seen_type(field);
       if (type == nullptr || !lower_names.insert(fold_name(field.name)).second) continue;
       fields.push_back(Field{.id = ++last_id_, .name = field.name, .required = false, .type = std::move(type)});

@@ -1,7 +1,7 @@
 // The spool: where captured rows are durable before they are acknowledged (protocols P4, P6).
 //
 //   <cacheRoot>/spool/<spool id>/lock              held by the process that appends
-//                                /<n>.seg          segments, n from 1, zero-padded to 12 digits, never reused
+//                                /<n>.seg          segments, n ascending, zero-padded to 12 digits, never reused
 //                                /sources.json     the last position of each source in deleted segments
 //                                /progress.json    the place up to which every partition has committed
 //
@@ -10,6 +10,7 @@
 // damage before it is told apart from a torn tail.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -45,7 +46,7 @@ struct Frame {
   std::string dataset;
   std::string source;       // the source partition's name, unless the dataset has a sourceColumn
   std::string source_id;    // identity for resuming (P4.2), made by ingest.h; "batch:…" is kept for 7 days after its
-                            // segment is gone, any other for 30; empty: none
+                            // segment is gone, any other for 90; empty: none
   SourcePosition position;  // after this frame
   int64_t first_line = 1;   // number of the first line in its source, blank lines counted
   std::string batch_id;     // UUIDv7; its time is the ingest time
@@ -105,8 +106,8 @@ class Spool {
   std::optional<SourcePosition> source_position(const std::string& source_id) const;
   std::vector<std::pair<std::string, SourcePosition>> source_positions(const std::string& id_prefix) const;
   // While the result lives, no other capture of this process reads the same source: the call waits for the one that
-  // does. So of two requests with one batch id, the second sees the first's position.
-  std::shared_ptr<void> claim_source(const std::string& source_id);
+  // does, or throws cancelled. So of two requests with one batch id, the second sees the first's position.
+  std::shared_ptr<void> claim_source(const std::string& source_id, const std::atomic<bool>* cancelled = nullptr);
   int64_t unflushed_bytes() const;
 
   // For the flush, which holds the flush lock of this spool (P6.1).

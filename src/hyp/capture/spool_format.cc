@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/uri.h"
+#include "hyp/capture/spool_sources.h"
 
 namespace firn::hyp {
 namespace {
@@ -177,6 +178,17 @@ std::optional<Segment> open_segment(const std::string& folder, int64_t number) {
   return segment;
 }
 
+// Throws corrupt unless `number`, which the segment after it names, was flushed and deleted: the progress is saved
+// before.
+void check_deleted(const std::string& folder, int64_t number, int64_t offset, int64_t next) {
+  if (number == 0 || number < load_progress(folder).segment) return;
+  fail(
+      ErrorKind::corrupt,
+      "{} is missing: {} follows it, and it held captured rows, up to offset {}, that are in no table yet. Restore it; "
+      "or, to go on without those rows, put an empty file in its place",
+      segment_path(folder, number), segment_path(folder, next), offset);
+}
+
 }  // namespace
 
 std::string encode_start(const SegmentStart& start, SpoolPosition synced) {
@@ -244,9 +256,21 @@ std::vector<Segment> open_segments(const std::string& folder) {
   std::vector<Segment> counting;
   // From the last to the first: each that counts says which one before it does, and where that one ends.
   std::optional<SegmentStart> next;
+  int64_t next_number = 0;
+  // Whether the one that `next` names is not there; `found` is the nearest before it.
+  const auto is_deleted = [&](int64_t found) {
+    if (!next || next->is_whole || found >= next->previous_segment) return false;
+    check_deleted(folder, next->previous_segment, next->previous_end, next_number);
+    return true;
+  };
   for (auto segment = all.rbegin(); segment != all.rend(); ++segment) {
-    if (segment->size_bytes == 0) continue;
+    if (segment->size_bytes == 0) {
+      // An empty file where one with rows should be: someone's word that they are given up.
+      if (next && next->previous_segment == segment->number) next->is_whole = true;
+      continue;
+    }
     if (next && !next->is_whole && next->previous_segment < segment->number) continue;
+    if (is_deleted(segment->number)) break;  // just now, and all before it too
     if (!segment->start) {
       // Torn when it was begun, if nothing that counts follows.
       if (next || was_synced(*segment, 0)) fail_damaged(*segment, 0);
@@ -255,8 +279,10 @@ std::vector<Segment> open_segments(const std::string& folder) {
     if (next) segment->end = next->is_whole ? segment->size_bytes : next->previous_end;
     if (segment->start->is_whole && !segment->end) segment->end = segment->size_bytes;
     next = segment->start;
+    next_number = segment->number;
     counting.push_back(std::move(*segment));
   }
+  is_deleted(0);
   std::reverse(counting.begin(), counting.end());
   return counting;
 }

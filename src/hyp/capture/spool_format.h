@@ -59,7 +59,7 @@ std::vector<int64_t> list_segments(const std::string& folder);  // sorted
 
 // The segments that count, in order, as they stand; those deleted meanwhile are left out. Segments that were begun and
 // never held an acknowledged frame are dropped. Throws corrupt naming segment and offset where a first frame is
-// damaged.
+// damaged, or a segment with rows that were not flushed is missing.
 std::vector<Segment> open_segments(const std::string& folder);
 
 // The frame at `offset`, or nullopt if none ends before `limit` with its checksum right. Throws unsupported for another

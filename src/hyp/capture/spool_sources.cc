@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kDayMs = 86'400'000;
 constexpr int64_t kBatchKeptMs = 7 * kDayMs;
-constexpr int64_t kSourceKeptMs = 30 * kDayMs;
+constexpr int64_t kSourceKeptMs = 90 * kDayMs;
 constexpr int64_t kSourcesVersion = 1;
 
 std::optional<Json> load(const std::string& path) {

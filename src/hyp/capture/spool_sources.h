@@ -15,7 +15,7 @@ using SourcePositions = std::map<std::string, SourcePosition>;
 // again would take their rows twice.
 SourcePositions load_sources(const std::string& spool_folder);
 void save_sources(const std::string& spool_folder, const SourcePositions& sources);
-// Drops batches not updated for 7 days, others not for 30, and returns what it dropped.
+// Drops batches not updated for 7 days, others not for 90, and returns what it dropped.
 SourcePositions prune_sources(SourcePositions& sources, int64_t now_ms);
 
 SpoolPosition load_progress(const std::string& spool_folder);  // {0, 0} if the file is absent

@@ -128,16 +128,19 @@ bool wait_for_answer(int fd, const std::atomic<bool>& cancelled) {
 
 }  // namespace
 
-std::optional<int> run_in_daemon(const std::string& cache_root, const std::vector<std::string>& words,
+std::optional<int> run_in_daemon(const Config& config, const std::vector<std::string>& words,
                                  const std::atomic<bool>& cancelled) {
+  const std::string& cache_root = config.cache_root;
   const SocketAddress address(cache_root);
   const Descriptor fd = unix_socket();
   if (::connect(fd.get(), address.get(), sizeof address.address) != 0) {
     if (errno == ENOENT || errno == ECONNREFUSED) return std::nullopt;
     fail_errno(errno, "connect to " + join_path(cache_root, kSocketName));
   }
-  const std::string message =
-      Json{{"words", words}, {"workingDirectory", std::filesystem::current_path().string()}}.dump();
+  const std::string message = Json{{"words", words},
+                                   {"workingDirectory", std::filesystem::current_path().string()},
+                                   {"configuration", {{"path", config.path}, {"digest", config.digest}}}}
+                                  .dump();
   int32_t status = 0;
   if (!send_head(fd.get(), static_cast<uint32_t>(message.size())) ||
       !write_fully(fd.get(), message.data(), message.size()) || !wait_for_answer(fd.get(), cancelled) ||
@@ -147,6 +150,11 @@ std::optional<int> run_in_daemon(const std::string& cache_root, const std::vecto
          cache_root);
   }
   return status;
+}
+
+bool daemon_listens(const std::string& cache_root) {
+  const SocketAddress address(cache_root);
+  return ::connect(unix_socket().get(), address.get(), sizeof address.address) == 0;
 }
 
 struct ControlServer::State {
@@ -211,6 +219,9 @@ struct ControlServer::State {
       for (const Json& word : get_array(json, "words", "a command"))
         session.command.words.push_back(word.get<std::string>());
       session.command.working_directory = get_string(json, "workingDirectory", "a command");
+      const Json& configuration = get_object(json, "configuration", "a command");
+      session.command.config_path = get_string(configuration, "path", "a command");
+      session.command.config_digest = get_string(configuration, "digest", "a command");
       status = handler(session.command);
     } catch (const std::exception& e) {  // a malformed message: its sender is no hyp of ours
       spdlog::warn("a command was not understood: {}", e.what());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "hyp/config.h"
 #include "io/local.h"
 
 namespace firn::hyp {
@@ -16,15 +17,18 @@ namespace firn::hyp {
 struct RemoteCommand {
   std::vector<std::string> words;  // without the program's name
   std::string working_directory;
+  std::string config_path, config_digest;  // of the configuration that the caller read
   Descriptor in, out, err;
   std::atomic<bool> cancelled{false};  // the caller hung up
 };
 
-// Runs `words` in the daemon that owns `cache_root`, on this process's standard descriptors; its exit status. nullopt:
-// no daemon listens there. Once `cancelled` is set the daemon is told so, and its answer still waited for. Throws io if
-// it was lost on the way (then what it did is not known).
-std::optional<int> run_in_daemon(const std::string& cache_root, const std::vector<std::string>& words,
+// Runs `words` in the daemon that owns `config`'s cache, on this process's standard descriptors; its exit status.
+// nullopt: no daemon listens there. Once `cancelled` is set the daemon is told so, and its answer still waited for.
+// Throws io if it was lost on the way (then what it did is not known).
+std::optional<int> run_in_daemon(const Config& config, const std::vector<std::string>& words,
                                  const std::atomic<bool>& cancelled);
+
+bool daemon_listens(const std::string& cache_root);
 
 // Listens until destroyed; each command runs on a thread of its own. The handler must not throw.
 class ControlServer {

@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kTickMs = 200;
 constexpr int64_t kFollowIntervalMs = 1'000;
 
+int64_t steady_ms() { return steady_us() / 1000; }
+
 HttpResponse problem(int status, std::string_view message) {
   const auto replaced = Json::error_handler_t::replace;  // a message may repeat bytes that were sent
   return {status, Json{{"error", message}}.dump(-1, ' ', false, replaced) + "\n", {}};
@@ -43,6 +45,10 @@ bool same_secret(std::string_view a, std::string_view b) {
 HttpResponse capture(Service& service, const std::string& dataset, const HttpRequest& request) {
   CaptureOptions options;
   options.dataset = dataset;
+  const std::string encoding = fold_name(header(request, "content-encoding"));
+  if (!encoding.empty() && encoding != "identity" && encoding != "gzip" && encoding != "x-gzip" && encoding != "zstd") {
+    return problem(415, fmt::format("Content-Encoding {} is not understood: gzip, zstd or none", encoding));
+  }
   if (const std::string source = header(request, "x-hyp-source"); !source.empty()) options.source = source;
   try {
     service.check_capture(dataset, options.source);
@@ -54,6 +60,11 @@ HttpResponse capture(Service& service, const std::string& dataset, const HttpReq
       case ErrorKind::invalid_argument:
       case ErrorKind::corrupt:
         return problem(400, e.what());
+      case ErrorKind::already_exists:
+        return problem(409, e.what());
+      case ErrorKind::config:
+        spdlog::error("{}", e.what());
+        return problem(500, e.what());
       case ErrorKind::busy: {
         HttpResponse answer = problem(429, e.what());
         answer.headers["Retry-After"] = "10";
@@ -72,11 +83,11 @@ HttpResponse capture(Service& service, const std::string& dataset, const HttpReq
 class FlushTick {
  public:
   explicit FlushTick(Service& service) : service_(service) {}
-  void run(int64_t now) {
+  void run() {
     const int64_t held = service_.spool().unflushed_bytes();
-    if (held == 0 || (held < service_.config().flush_bytes && now < next_ms_)) return;
+    if (held == 0 || (held < service_.config().flush_bytes && steady_ms() < next_ms_)) return;
     flush();
-    next_ms_ = now_ms() + service_.config().flush_interval_ms;
+    next_ms_ = steady_ms() + service_.config().flush_interval_ms;
   }
   void flush() {
     try {
@@ -93,7 +104,7 @@ class FlushTick {
 
  private:
   Service& service_;
-  int64_t next_ms_ = 0;
+  int64_t next_ms_ = 0;  // of the steady clock: the wall clock may be set back
 };
 
 void ship(Service& service, const SinkConfig& sink, const std::atomic<bool>& stop) {
@@ -116,18 +127,19 @@ void follow(Service& service, const std::atomic<bool>& stop) {
   std::vector<std::string> reported;
   int64_t next_ms = 0;
   while (!stop) {
-    if (now_ms() >= next_ms) {
+    if (steady_ms() >= next_ms) {
       try {
         const FollowReport report = service.follow(&stop);
         for (const std::string& problem : report.problems) {  // each once while it lasts
           if (std::find(reported.begin(), reported.end(), problem) == reported.end())
             spdlog::error("collect: {}", problem);
         }
+        for (const std::string& missed : report.missed) spdlog::warn("collect: missed lines: {}", missed);
         reported = report.problems;
       } catch (const std::exception& e) {
         spdlog::error("collect: {}", e.what());
       }
-      next_ms = now_ms() + kFollowIntervalMs;
+      next_ms = steady_ms() + kFollowIntervalMs;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
   }
@@ -157,6 +169,13 @@ HttpResponse answer_http(Service& service, const HttpRequest& request) {
 
 void run_daemon(Service& service, const DaemonOptions& options, const std::atomic<bool>& stop) {
   FlushTick flush_tick(service);
+  for (const auto& [dataset, config] : service.config().datasets) {
+    try {
+      service.check_declaration(dataset);
+    } catch (const Error& e) {  // of this dataset nothing is captured, and each attempt says so
+      spdlog::error("{}", e.what());
+    }
+  }
   {
     const ControlServer control(service.config().cache_root, options.run_command);
     std::unique_ptr<HttpServer> http;
@@ -173,7 +192,7 @@ void run_daemon(Service& service, const DaemonOptions& options, const std::atomi
     SinkTicks sinks(service.config().sinks, now_ms(), [&](const SinkConfig& sink) { ship(service, sink, stop); });
     std::thread follower([&] { follow(service, stop); });  // apart: a big file must not hold up flushes and sinks
     while (!stop) {
-      flush_tick.run(now_ms());
+      flush_tick.run();
       sinks.run(now_ms());
       std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
     }

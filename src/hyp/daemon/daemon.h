@@ -16,8 +16,9 @@ namespace firn::hyp {
 //   202 {"lines": n, "skipped": n}   durable in the spool (P4.1); X-Hyp-Batch-Id makes a repeat harmless, X-Hyp-Source
 //   names
 //                                    the source; the body is NDJSON, plain, gzip or zstd
-//   400 a name that is no dataset's, a damaged body; 401 no or a wrong bearer token; 404; 405; 429 the spool is full
-//   (Retry-After); 501 X-Hyp-Stream, which is for a receiver; 503 the disk failed
+//   400 a name that is no dataset's, a damaged body, a JSON array; 409 the batch id was another body's; 401 no or a
+//   wrong bearer token; 404; 405; 415; 429 the spool is full (Retry-After); 500 the dataset's declaration contradicts
+//   its tables; 501 X-Hyp-Stream, which is for a receiver; 503 the disk failed
 HttpResponse answer_http(Service& service, const HttpRequest& request);
 
 struct DaemonOptions {

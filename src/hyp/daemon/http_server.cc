@@ -187,6 +187,15 @@ struct HttpServer::State {
     if (error) co_return failed(error);
     reading.begin();
     const auto announced = parser.content_length();
+    // A body whose length nobody told would be taken for none.
+    const std::string coding(parser.get()[http::field::transfer_encoding]);
+    if (!coding.empty() && !beast::iequals(coding, "chunked")) {
+      co_return Received{std::nullopt, error_answer(501, "the only Transfer-Encoding that is understood is chunked")};
+    }
+    const http::verb method = parser.get().method();
+    if (coding.empty() && !announced && (method == http::verb::post || method == http::verb::put)) {
+      co_return Received{std::nullopt, error_answer(411, "send Content-Length, or Transfer-Encoding: chunked")};
+    }
     if (announced && !share.grow_to(static_cast<int64_t>(*announced))) {
       co_return Received{std::nullopt, busy_answer("too many bodies are being received")};
     }

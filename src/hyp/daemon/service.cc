@@ -1,5 +1,7 @@
 #include "hyp/daemon/service.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/uri.h"
 #include "hyp/capture/json_scanner.h"
@@ -29,8 +31,27 @@ void Service::adopt_spools() {
   }
 }
 
+// Once a dataset: a declaration lasts as long as this does, and tables made meanwhile follow it.
+void Service::check_declaration(const std::string& dataset) {
+  std::lock_guard guard(counts_);
+  auto [known, is_new] = declarations_.try_emplace(dataset);
+  if (is_new) {
+    try {
+      check_declared_columns(cache_, dataset);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::config) {
+        declarations_.erase(known);
+        throw;
+      }
+      known->second = e;
+    }
+  }
+  if (known->second) throw Error(*known->second);
+}
+
 void Service::check_capture(const std::string& dataset, const std::string& source) {
   config().dataset(dataset);
+  check_declaration(dataset);
   constexpr size_t kSourceBytesMax = 200;  // encoded: it names a folder
   if (source.empty() || !is_valid_utf8(source) || encode_segment(source).size() > kSourceBytesMax) {
     fail(ErrorKind::invalid_argument, "the source's name is empty, no UTF-8, or longer than {} bytes", kSourceBytesMax);
@@ -58,11 +79,24 @@ int64_t Service::rejected(const std::string& dataset) const {
   return found == rejected_.end() ? 0 : found->second;
 }
 
+Follower& Service::follower(const CollectConfig& collect) {
+  const auto known = followers_.find(collect.name);
+  if (known != followers_.end()) {
+    const CollectConfig& followed = known->second.config();
+    if (followed.dataset == collect.dataset && followed.glob == collect.glob) return known->second;
+    followers_.erase(known);
+  }
+  return followers_.emplace(collect.name, Follower(config().cache_root, collect)).first->second;
+}
+
 FollowReport Service::follow(const std::atomic<bool>* cancelled) {
   std::lock_guard guard(follow_);
   FollowReport all;
   std::vector<CollectConfig> followed = config().collect;
   for (CollectConfig& registered : load_registrations(config().cache_root)) followed.push_back(std::move(registered));
+  std::erase_if(followers_, [&](const auto& one) {
+    return std::none_of(followed.begin(), followed.end(), [&](const auto& other) { return other.name == one.first; });
+  });
   for (const CollectConfig& collect : followed) {
     if (cancelled != nullptr && *cancelled) break;
     try {
@@ -72,10 +106,11 @@ FollowReport Service::follow(const std::atomic<bool>* cancelled) {
       options.source = collect.name;
       options.row_bytes_max = config().dataset(collect.dataset).row_bytes_max;
       options.cancelled = cancelled;
-      FollowReport one = follow_files(*spool_, collect, options);
+      const FollowReport one = follower(collect).poll(*spool_, options);
       all.total.lines += one.total.lines;
       all.total.bytes += one.total.bytes;
       all.problems.insert(all.problems.end(), one.problems.begin(), one.problems.end());
+      all.missed.insert(all.missed.end(), one.missed.begin(), one.missed.end());
     } catch (const Error& e) {  // one registration does not stop the others
       all.problems.push_back(fmt::format("{}: {}", collect.name, e.what()));
     }

@@ -8,7 +8,8 @@
 #include <string>
 
 #include "hyp/cache/cache.h"
-#include "hyp/capture/ingest.h"
+#include "hyp/capture/follow.h"
+#include "hyp/capture/registrations.h"
 #include "hyp/sink/driver.h"
 
 namespace firn::hyp {
@@ -23,9 +24,10 @@ class Service {
   Spool& spool() { return *spool_; }
   const Config& config() const { return cache_.config(); }
 
-  // Throws busy if the spool holds more than config().spool_bytes_max, invalid_argument if a name cannot be one. Call
-  // before each capture.
+  // Throws busy if the spool holds more than config().spool_bytes_max, invalid_argument if a name cannot be one, config
+  // if the dataset's declared columns cannot be those of its cache tables. Call before each capture.
   void check_capture(const std::string& dataset, const std::string& source);
+  void check_declaration(const std::string& dataset);  // the config part of it
   // Flushes all that is spooled now, one flush at a time.
   FlushReport flush();
   // Rejects that flushes of this service found so far, by dataset: what a capture reports is the difference.
@@ -38,13 +40,16 @@ class Service {
  private:
   Service(FileLock owner, const Config& config);
   void adopt_spools();
+  Follower& follower(const CollectConfig& collect);
 
   FileLock owner_;
   Cache cache_;
   std::unique_ptr<Spool> spool_;
   std::mutex flush_, follow_;
+  std::map<std::string, Follower> followers_;  // of follow_; by name
   mutable std::mutex counts_;
   std::map<std::string, int64_t> rejected_;
+  std::map<std::string, std::optional<Error>> declarations_;  // by dataset: whether its declared columns fit
 };
 
 std::string owner_lock_path(const std::string& cache_root);

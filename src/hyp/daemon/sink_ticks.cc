@@ -16,6 +16,11 @@ SinkTicks::~SinkTicks() {
 }
 
 void SinkTicks::run(int64_t now_ms) {
+  constexpr int64_t kSetBackMs = 1'000;
+  if (now_ms < last_ms_ - kSetBackMs) {
+    for (Slot& slot : slots_) slot.next_ms = slot.sink.schedule->next_after_ms(now_ms);
+  }
+  last_ms_ = now_ms;
   for (Slot& slot : slots_) {
     if (now_ms < slot.next_ms || slot.is_running) continue;
     if (slot.thread.joinable()) slot.thread.join();

@@ -16,7 +16,7 @@ namespace firn::hyp {
 // pass while it runs are made up for by one run, after it. One thread calls.
 class SinkTicks {
  public:
-  // `sinks` must outlive it. `ship` must not throw.
+  // A clock that is set back is taken as a new start. `sinks` must outlive it. `ship` must not throw.
   SinkTicks(const std::vector<SinkConfig>& sinks, int64_t now_ms, std::function<void(const SinkConfig&)> ship);
   ~SinkTicks();  // waits for what runs
   void run(int64_t now_ms);
@@ -31,6 +31,7 @@ class SinkTicks {
   };
   std::function<void(const SinkConfig&)> ship_;
   std::list<Slot> slots_;
+  int64_t last_ms_ = 0;
 };
 
 }  // namespace firn::hyp

@@ -127,7 +127,9 @@ std::shared_ptr<const DatasetCut> Cut::open(const std::string& name) const {
     dataset->schema = dataset->tables.empty() ? visible : merge_schemas(dataset->schema, visible, name);
     dataset->tables.emplace(partition.source, std::move(*held));
   }
-  if (dataset->config.schema) dataset->schema = merge_schemas(*dataset->config.schema, dataset->schema, name);
+  if (dataset->config.schema) {
+    dataset->schema = merge_schemas(*dataset->config.schema, dataset->schema, name, Stands::second);
+  }
 
   // Spooled rows may bring columns that no table has yet.
   SchemaInference inference(dataset->schema, dataset->config.row_bytes_max, timestamp_column(dataset->config));

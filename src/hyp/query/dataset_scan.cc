@@ -13,6 +13,7 @@ namespace firn::hyp {
 namespace {
 
 constexpr const char* kFunctionName = "hyp_scan";
+constexpr const char* kNoColumn = "_hyp_no_column";  // always null: of a dataset that has rows and no column yet
 
 template <class T>
 void destroy(void* pointer) {
@@ -75,13 +76,20 @@ std::shared_ptr<arrow::RecordBatch> empty_batch(const std::shared_ptr<arrow::Sch
   return check(arrow::RecordBatch::MakeEmpty(schema), "make an empty batch");
 }
 
+// What DuckDB sees of the dataset. A table function must have a column; rows such as {} can be counted all the same.
+iceberg::Schema columns_of(const DatasetCut& dataset) {
+  const bool has_rows = dataset.spooled_bytes > 0 || dataset.table_rows > 0;
+  if (!dataset.schema.fields().empty() || !has_rows) return dataset.schema;
+  return iceberg::Schema({{1, kNoColumn, false, iceberg::Type::primitive(iceberg::TypeId::boolean_)}});
+}
+
 void bind(duckdb_bind_info info) try {
   auto* context = static_cast<DatasetScanContext*>(duckdb_bind_get_extra_info(info));
   const DuckValue parameter(duckdb_bind_get_parameter(info, 0));
   auto bound = std::make_unique<Bound>();
   bound->context = context;
   bound->dataset = context->cut->dataset(take_text(duckdb_get_varchar(parameter.get())));
-  const auto schema = scan_schema(bound->dataset->schema);
+  const auto schema = scan_schema(columns_of(*bound->dataset));
   if (schema->num_fields() == 0) fail(ErrorKind::not_found, "dataset {} has no columns yet", bound->dataset->name);
   const DuckArrowSchema converted = to_converted_schema(context->connection, *schema);
   const DuckChunk chunk = to_chunk(context->connection, converted.get(), *empty_batch(schema));
@@ -174,7 +182,8 @@ void init(duckdb_init_info info) try {
   auto scan = std::make_unique<Scan>();
   scan->bound = *static_cast<Bound*>(duckdb_init_get_bind_data(info));
   std::vector<iceberg::Field> fields;
-  const auto& all = scan->bound.dataset->schema.fields();
+  const iceberg::Schema columns = columns_of(*scan->bound.dataset);
+  const auto& all = columns.fields();
   const idx_t count = duckdb_init_get_column_count(info);
   for (idx_t i = 0; i < count; ++i) {
     const idx_t index = duckdb_init_get_column_index(info, i);

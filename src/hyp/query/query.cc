@@ -127,6 +127,11 @@ class QueryReader final : public arrow::RecordBatchReader {
     fail(ErrorKind::invalid_argument, "{}", with_datasets_named(error, cut_));
   }
 
+  [[noreturn]] static void fail_not_reading() {
+    fail(ErrorKind::invalid_argument,
+         "only statements that read are run: SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE, EXPLAIN");
+  }
+
   void run(const std::string& sql) {
     DuckStatements statements;
     const idx_t count = duckdb_extract_statements(connection_.get(), sql.c_str(), statements.out());
@@ -136,13 +141,12 @@ class QueryReader final : public arrow::RecordBatchReader {
     }
     if (count > 1) fail(ErrorKind::invalid_argument, "there are {} statements; one is run at a time", count);
     if (duckdb_prepare_extracted_statement(connection_.get(), statements.get(), 0, statement_.out()) != DuckDBSuccess) {
+      // A statement that changes something fails first on what it names: a dataset is no table of DuckDB's.
+      if (!begins_as_reading(sql)) fail_not_reading();
       fail_statement(duckdb_prepare_error(statement_.get()));
     }
     const int type = duckdb_prepared_statement_type(statement_.get());
-    if (type != DUCKDB_STATEMENT_SELECT && type != DUCKDB_STATEMENT_EXPLAIN) {
-      fail(ErrorKind::invalid_argument,
-           "only statements that read are run: SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE, EXPLAIN");
-    }
+    if (type != DUCKDB_STATEMENT_SELECT && type != DUCKDB_STATEMENT_EXPLAIN) fail_not_reading();
     DuckPending pending;
     if (duckdb_pending_prepared_streaming(statement_.get(), pending.out()) != DuckDBSuccess) {
       fail_statement(duckdb_pending_error(pending.get()));

@@ -51,6 +51,29 @@ void check_qualified_names(const Json& ast, Cut& cut) {
   for (const Json& child : ast) check_qualified_names(child, cut);
 }
 
+bool begins_as_reading(std::string_view sql) {
+  const auto skip = [&](size_t count) { sql.remove_prefix(std::min(count, sql.size())); };
+  for (;;) {
+    skip(sql.find_first_not_of(" \t\r\n(;"));
+    if (sql.starts_with("--")) {
+      skip(sql.find('\n'));
+    } else if (sql.starts_with("/*")) {
+      skip(2);
+      skip(sql.find("*/"));
+      skip(2);
+    } else {
+      break;
+    }
+  }
+  const std::string word =
+      fold_name(sql.substr(0, sql.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")));
+  for (const std::string_view reading : {"select", "with", "values", "from", "describe", "desc", "summarize", "explain",
+                                         "show", "table", "pivot", "unpivot"}) {
+    if (word == reading) return true;
+  }
+  return false;
+}
+
 std::string with_tables_shown(const std::string& sql, Cut& cut) {
   std::string words;
   for (const char c : sql) {

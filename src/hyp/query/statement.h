@@ -20,6 +20,9 @@ std::string text_of(const Json& node, const char* key);
 // invalid_argument for it.
 void check_qualified_names(const Json& ast, Cut& cut);
 
+// Whether its first word is one of a statement that reads.
+bool begins_as_reading(std::string_view sql);
+
 // Datasets are no tables of DuckDB's catalog: `show tables` as a statement that lists them; any other `sql` as it is.
 std::string with_tables_shown(const std::string& sql, Cut& cut);
 

@@ -29,12 +29,6 @@ std::shared_ptr<arrow::RecordBatch> without_ids(const arrow::RecordBatch& batch)
   return arrow::RecordBatch::Make(iceberg::without_field_ids(*batch.schema()), batch.num_rows(), batch.columns());
 }
 
-// Whether `error` proves that no version of the table names the files of the append that threw it.
-bool is_known_failure(const Error& error) {
-  return error.kind() == ErrorKind::commit_conflict || error.kind() == ErrorKind::schema_mismatch ||
-         error.kind() == ErrorKind::partition_spec_drift || error.kind() == ErrorKind::destination_forgot;
-}
-
 // A dataset's table, once it is open.
 struct Archive {
   DatasetConfig config;
@@ -58,6 +52,29 @@ class IcebergDestination final : public Destination {
     const Archive& archive = open(unit.partition.dataset);
     if (!archive.operations) return std::nullopt;
     return position_in(*archive.operations, *archive.operations->load().metadata, unit);
+  }
+
+  Standing standing(const Unit& confirmed) override {
+    const Archive& archive = open(confirmed.partition.dataset);
+    if (!archive.operations) return {};
+    const LoadedTable head = archive.operations->load();
+    const StreamOffsets offsets = read_offsets(*head.metadata, confirmed.stream);
+    const bool is_listed = offsets.opens.contains(confirmed.range.open_id);
+    if (!is_listed && offsets.forgot && confirmed.range.until <= *offsets.forgot) return {.is_known = false};
+    return {.there = position_in(*archive.operations, *head.metadata, confirmed)};
+  }
+
+  std::optional<size_t> newest_known(const std::vector<Unit>& opens) override {
+    if (opens.empty()) return std::nullopt;
+    const Archive& archive = open(opens.front().partition.dataset);
+    if (!archive.operations) return std::nullopt;
+    const LoadedTable head = archive.operations->load();
+    const StreamOffsets offsets = read_offsets(*head.metadata, opens.front().stream);
+    if (is_rolled_back(*head.metadata, offsets)) return std::nullopt;
+    for (size_t i = opens.size(); i-- > 0;) {
+      if (offsets.opens.contains(opens[i].range.open_id)) return i;
+    }
+    return std::nullopt;
   }
 
   Delivered deliver(const Unit& unit, UnitRows& rows) override {
@@ -116,6 +133,13 @@ class IcebergDestination final : public Destination {
     }
     fault_point("sink.table-created");
     archive.operations = iceberg::open_filesystem_table(io_, location);
+    const std::string& time = archive.config.primary_timestamp_column;
+    if (metadata.spec().fields.empty()) {
+      spdlog::warn(
+          "sink {}: {} was made without partitions, since dataset {} has no {}; archives are partitioned by the day of "
+          "that column, and only if it is there when they are made",
+          sink_.name, location, archive.config.name, time.empty() ? "primaryTimestampColumn" : "column " + time);
+    }
   }
 
   // How far `table` has the unit's open, and made sure to last (P10.8).
@@ -205,7 +229,7 @@ class IcebergDestination final : public Destination {
         return not_taken(table, *result.table.metadata, unit, UnitVerdict::landed);
       }
     } catch (const Error& e) {
-      if (is_known_failure(e)) remove_files(table, files);
+      if (e.kind() != ErrorKind::commit_unknown && !may_have_landed(table, unit)) remove_files(table, files);
       if (refused) return *refused;
       throw;
     }
@@ -214,6 +238,18 @@ class IcebergDestination final : public Destination {
       delivered.bytes += file.file_size_bytes;
     }
     return delivered;
+  }
+
+  // After a failure of its commit with a known outcome: it may have landed before, and what came after it failed.
+  bool may_have_landed(TableOperations& table, const Unit& unit) {
+    try {
+      const StreamOffsets offsets = read_offsets(*table.load().metadata, unit.stream);
+      const auto known = offsets.opens.find(unit.range.open_id);
+      return known != offsets.opens.end() && known->second >= unit.range.until;
+    } catch (const Error& e) {
+      spdlog::warn("{}", e.what());
+      return true;
+    }
   }
 
   // A unit of which no row is left moves the offset alone.

@@ -2,6 +2,10 @@
 //
 //   <prefix>/<dataset>/<partition key>/<openId>_<since>_<until>.<ext>
 //   <prefix>/_firn/<stream>/<openId>/<since>.json    the claim: {until, object, rows}
+#include <algorithm>
+#include <charconv>
+#include <set>
+
 #include "base/fault_point.h"
 #include "base/json.h"
 #include "base/uri.h"
@@ -52,7 +56,39 @@ class BlobDestination final : public Destination {
            "{}: the cache no longer knows where open {} began, so its claims cannot be followed",
            describe(unit.partition), unit.range.open_id);
     }
-    return follow(unit, *unit.open_since);
+    auto there = follow(unit, *unit.open_since);
+    if (const auto beyond = claim_beyond(unit, there ? there->last : *unit.open_since)) {
+      there = follow(unit, *unit.open_since);  // another copy may have gone on just now
+      if (claim_beyond(unit, there ? there->last : *unit.open_since)) {
+        fail(ErrorKind::corrupt,
+             "{}: there is a claim from {} on, but none that leads to it from {}: claims were removed there, so that "
+             "what "
+             "was sent cannot be told. Restore them, or give the sink another name and another path",
+             claims_folder(unit), *beyond, there ? there->last : *unit.open_since);
+      }
+    }
+    return there;
+  }
+
+  Standing standing(const Unit& confirmed) override {
+    const int64_t seq = confirmed.range.until;
+    if (ends_at(confirmed, seq)) return {.there = Position{seq, confirmed.previous->since}};
+    if (confirmed.open_since) return {.there = follow(confirmed, *confirmed.open_since)};
+    const bool has_claims = !io_->list(claims_folder(confirmed), false).empty();
+    return {.is_known = !has_claims};
+  }
+
+  std::optional<size_t> newest_known(const std::vector<Unit>& opens) override {
+    if (opens.empty()) return std::nullopt;
+    const std::string folder = fmt::format("{}/_firn/{}/", prefix_, opens.front().stream);
+    std::set<std::string> known;  // folders of opens
+    for (const FileInfo& file : io_->list(folder.substr(0, folder.size() - 1), true)) {
+      known.insert(file.path.substr(0, file.path.rfind('/')));
+    }
+    for (size_t i = opens.size(); i-- > 0;) {
+      if (known.contains(claims_folder(opens[i]))) return i;
+    }
+    return std::nullopt;
   }
 
   Delivered deliver(const Unit& unit, UnitRows& rows) override {
@@ -100,9 +136,22 @@ class BlobDestination final : public Destination {
 
   // Whether the unit before, as the watermark remembers it, is there and ends at `seq`: then so are all before it.
   bool ends_at(const Unit& unit, int64_t seq) {
-    if (!unit.previous || unit.previous->open_id != unit.range.open_id) return false;
-    const auto claim = read_claim(unit, unit.previous->since);
+    if (!unit.previous || !unit.previous->since || unit.previous->open_id != unit.range.open_id) return false;
+    const auto claim = read_claim(unit, *unit.previous->since);
     return claim && claim->until == seq;
+  }
+
+  // The lowest `since` of a claim at or above `seq`.
+  std::optional<int64_t> claim_beyond(const Unit& unit, int64_t seq) {
+    std::optional<int64_t> lowest;
+    for (const FileInfo& file : io_->list(claims_folder(unit), false)) {
+      const std::string name = file.path.substr(file.path.rfind('/') + 1);
+      int64_t since = 0;
+      const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), since);
+      if (error != std::errc() || std::string_view(stop) != ".json" || since < seq) continue;
+      lowest = std::min(lowest.value_or(since), since);
+    }
+    return lowest;
   }
 
   // The end of the claims that follow one another from `since`.

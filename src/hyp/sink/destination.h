@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hyp/config.h"
 #include "hyp/sink/unit.h"
@@ -38,6 +39,15 @@ class Destination {
   virtual std::string key_of(const Unit& unit) const = 0;
   // How far the destination has the unit's open; durable there. nullopt: it has nothing of it.
   virtual std::optional<Position> position(const Unit& unit) = 0;
+  // The same for `confirmed`, an empty unit at the end of what was confirmed earlier: is_known is false where the
+  // destination cannot tell, since it no longer keeps so old an open.
+  struct Standing {
+    bool is_known = true;
+    std::optional<Position> there;
+  };
+  virtual Standing standing(const Unit& confirmed) = 0;
+  // Of `opens`, one unit an open, the newest last: the index of the newest that the destination has rows of.
+  virtual std::optional<size_t> newest_known(const std::vector<Unit>& opens) = 0;
   // Sends the unit, or finds it there. Throws destination_forgot; commit_unknown or io where it may have landed: the
   // same unit is then to be delivered again.
   virtual Delivered deliver(const Unit& unit, UnitRows& rows) = 0;

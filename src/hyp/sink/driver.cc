@@ -127,6 +127,7 @@ std::vector<SinkPartitionStatus> sink_status(const Cache& cache, const SinkConfi
         status.rows_behind = count_rows(cache, partition, status.watermark, std::nullopt).rows;
       }
     } catch (const Error& e) {
+      status.is_unreadable = true;
       status.last_error = e.what();
     }
   }

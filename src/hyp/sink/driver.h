@@ -30,6 +30,7 @@ struct PartitionRun {
   int64_t recognised_units = 0;            // found at the destination: an earlier attempt's
   std::optional<int64_t> watermark;        // after the run
   std::string error_kind, error;           // empty: fine
+  std::string note;                        // what else a person should know; empty: nothing
 };
 struct SinkRunReport {
   std::string sink;
@@ -51,8 +52,9 @@ struct SinkPartitionStatus {
   int64_t rows_behind = 0;  // rows above the watermark, exact
   int64_t exported_rows = 0;
   std::string updated_at;
-  bool pending = false;    // an intent is open
-  std::string last_error;  // of the last run of this partition; empty: fine
+  bool pending = false;        // an intent is open
+  std::string last_error;      // of the last run of this partition; empty: fine
+  bool is_unreadable = false;  // what is above could not be found out; last_error says why
 };
 std::vector<SinkPartitionStatus> sink_status(const Cache& cache, const SinkConfig& sink);
 

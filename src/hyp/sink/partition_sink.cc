@@ -6,6 +6,7 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "hyp/cache/visible_schema.h"
 #include "hyp/sink/unit.h"
 #include "hyp/sink/watermark.h"
 
@@ -51,11 +52,16 @@ class PartitionSink {
 
   void run() {
     load();
+    if (!watermark_.seq && !watermark_.pending) find_lost_watermark();
+    check_confirmed();
     if (watermark_.pending) settle_pending();
     while (!is_cancelled()) {
       std::optional<CutUnit> next =
           cut_unit(cache_, run_.partition, watermark_, {sink_.unit_rows_max, sink_.unit_bytes_max}, options_.counters);
-      if (!next) return;
+      if (!next) {
+        note_waiting();
+        return;
+      }
       // A watermark may have been lost, and the first unit of an open is where that shows; later ones are refused
       // (P10.5).
       if (next->unit.range.start) {
@@ -79,8 +85,59 @@ class PartitionSink {
       spdlog::warn("{} is of stream {}; this cache is {}: the sink begins anew", path_, watermark_.stream, stream_);
       watermark_ = Watermark();
     }
+    is_confirmed_here_ = !watermark_.stream.empty();
     watermark_.stream = stream_;
     run_.watermark = watermark_.seq;
+  }
+
+  // Without a watermark: the destination may have rows all the same, of a watermark that was lost. A partition's rows
+  // are sent in the order of their numbers, so where it has rows of one of our opens, it has all of the opens before:
+  // also of those that it no longer lists (P10.7).
+  void find_lost_watermark() {
+    std::vector<Unit> opens;
+    for (const OpenRange& open : open_ranges(cache_.sequence().opens())) {
+      Unit& unit = opens.emplace_back(Unit{run_.partition, stream_, {}, open.since_exclusive, std::nullopt});
+      unit.range.open_id = open.open_id;
+      unit.range.since = open.since_exclusive;
+      unit.range.until = open.until;
+      unit.range.start = true;
+    }
+    const auto newest = destination_.newest_known(opens);
+    if (!newest) return;
+    const auto there = destination_.position(opens[*newest]);
+    if (there && there->last > opens[*newest].range.since) go_forward(opens[*newest], *there);
+    if (watermark_.seq) {
+      watermark_.exported_row_count = count_rows(cache_, run_.partition, std::nullopt, watermark_.seq).rows;
+      save();
+    }
+  }
+
+  // What was confirmed must still be there (P10.6). The first unit of an open would not show it: each process that
+  // captures begins one, and a destination that was made anew takes it.
+  void check_confirmed() {
+    if (!watermark_.seq || !is_confirmed_here_) return;
+    Unit confirmed{run_.partition, stream_, {}, std::nullopt, watermark_.last_unit};
+    confirmed.range.since = confirmed.range.until = *watermark_.seq;
+    if (watermark_.last_unit) confirmed.range.open_id = watermark_.last_unit->open_id;
+    for (const OpenRange& open : open_ranges(cache_.sequence().opens())) {
+      const bool is_it = watermark_.last_unit ? open.open_id == confirmed.range.open_id
+                                              : open.since_exclusive < *watermark_.seq && *watermark_.seq <= open.until;
+      if (!is_it) continue;
+      confirmed.range.open_id = open.open_id;
+      confirmed.open_since = open.since_exclusive;
+    }
+    if (confirmed.range.open_id.empty()) return;  // a watermark of old, of an open that the cache no longer lists
+    const Destination::Standing standing = destination_.standing(confirmed);
+    if (!standing.is_known || (standing.there && standing.there->last >= *watermark_.seq)) return;
+    fail_behind(confirmed, standing.there);
+  }
+
+  // Rows without any column are nothing that could be sent.
+  void note_waiting() {
+    const auto held = cache_.hold(run_.partition);
+    if (!held || !without_hidden(held->table.metadata->schema()).fields().empty()) return;
+    const int64_t rows = count_rows(cache_, run_.partition, watermark_.seq, std::nullopt).rows;
+    if (rows > 0) run_.note = fmt::format("{} rows wait: none of them has a column with a value yet", rows);
   }
 
   // P10.4: what an earlier attempt announced is sent again or found there, and nothing beside it.
@@ -131,8 +188,7 @@ class PartitionSink {
   void move_to(const Unit& unit, int64_t seq, std::optional<int64_t> unit_since, int64_t rows) {
     watermark_.seq = std::max(seq, watermark_.seq.value_or(seq));
     watermark_.exported_row_count += rows;
-    watermark_.last_unit.reset();
-    if (unit_since) watermark_.last_unit = {unit.range.open_id, *unit_since};
+    watermark_.last_unit = {unit.range.open_id, unit_since};
     watermark_.pending.reset();
     fault_point("sink.before-watermark");
     save();
@@ -180,19 +236,21 @@ class PartitionSink {
 
   // P10.6: less than was confirmed.
   [[noreturn]] void fail_behind(const Unit& unit, const std::optional<Position>& there) const {
-    const int64_t from = there ? there->last : unit.open_since.value_or(unit.range.since);
-    const RowCount lost =
-        count_rows(cache_, run_.partition, there ? std::optional(from) : std::nullopt, watermark_.seq);
-    fail(ErrorKind::destination_behind,
-         "{}: of {}, open {}, {}, but rows up to {} were confirmed there: it was rolled back, restored or made anew. "
-         "Nothing is "
-         "sent, so that no row is missed or doubled. The cache still has {} rows up to there and {} after it. To send "
-         "all that "
-         "the cache has, give the sink another name and another path",
-         place_, run_.partition.logical_path(), unit.range.open_id,
-         there ? fmt::format("it has rows up to {}", there->last) : "it has no rows that can be trusted",
-         watermark_.seq.value_or(unit.range.since), lost.rows,
-         count_rows(cache_, run_.partition, watermark_.seq, std::nullopt).rows);
+    const std::optional<int64_t> from = there ? std::optional(there->last) : std::nullopt;
+    const RowCount lost = count_rows(cache_, run_.partition, from, watermark_.seq);
+    const RowCount after = count_rows(cache_, run_.partition, watermark_.seq, std::nullopt);
+    const auto numbers = [](const RowCount& count) {
+      return count.lowest ? fmt::format("{} (numbers {} to {})", count.rows, *count.lowest, *count.highest)
+                          : std::to_string(count.rows);
+    };
+    fail(
+        ErrorKind::destination_behind,
+        "{}: of {}, open {}, {}, but rows up to {} were confirmed there: it was removed, rolled back, restored or made "
+        "anew. Nothing is sent, so that no row is missed or doubled. Of the rows that it lacks the cache still has {}, "
+        "and {} that were not sent yet. To send all that the cache has, give the sink another name and another path",
+        place_, run_.partition.logical_path(), unit.range.open_id,
+        there ? fmt::format("it has rows up to {}", there->last) : "it has no rows that can be trusted",
+        watermark_.seq.value_or(unit.range.since), numbers(lost), numbers(after));
   }
 
   Cache& cache_;
@@ -202,7 +260,8 @@ class PartitionSink {
   PartitionRun& run_;
   const std::string path_, stream_, place_;
   Watermark watermark_;
-  bool is_settling_ = false;  // the unit at hand is of an earlier run's intent
+  bool is_confirmed_here_ = false;  // the watermark names its stream: another system's file says nothing of our offsets
+  bool is_settling_ = false;        // the unit at hand is of an earlier run's intent
 };
 
 }  // namespace

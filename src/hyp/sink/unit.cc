@@ -118,6 +118,7 @@ std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, cons
   options.include_legacy = !watermark.seq;
   options.counters = counters;
   SequencedReader reader(cache, partition, options);
+  if (reader.schema().fields().empty()) return std::nullopt;
   std::optional<SequencedBatch> batch = reader.next();
   if (!batch) return std::nullopt;
   cache.hold(partition, /*acting=*/true);  // what the reader sees may be another process's, and not durable yet (P10.8)
@@ -180,7 +181,9 @@ RowCount count_rows(const Cache& cache, const PartitionId& partition, std::optio
     count.rows += batch->num_rows();
     const auto& numbers = static_cast<const arrow::Int64Array&>(*batch->column(0));
     for (int64_t i = 0; i < numbers.length(); ++i) {
-      if (numbers.IsValid(i)) count.highest = std::max(count.highest.value_or(numbers.Value(i)), numbers.Value(i));
+      if (!numbers.IsValid(i)) continue;
+      count.highest = std::max(count.highest.value_or(numbers.Value(i)), numbers.Value(i));
+      count.lowest = std::min(count.lowest.value_or(numbers.Value(i)), numbers.Value(i));
     }
   }
 }

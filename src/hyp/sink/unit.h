@@ -52,7 +52,8 @@ struct CutUnit {
   UnitRows rows;
 };
 // The next unit above the watermark: rows of one open, at least one and within the limits, and never some of several
-// rows that share a number (P9.1). nullopt: nothing is new. What it saw is durable when it returns (P10.8). Throws
+// rows that share a number (P9.1). nullopt: nothing is new, or the partition has no column yet: a row is nothing at a
+// destination until it has one, so rows like {} wait. What it saw is durable when it returns (P10.8). Throws
 // corrupt if a row's number belongs to no open.
 std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, const Watermark& watermark,
                                 const UnitLimits& limits, iceberg::ReadCounters* counters = nullptr);
@@ -63,7 +64,7 @@ Unit pending_unit(Cache& cache, const PartitionId& partition, const Watermark& w
 // Rows of the partition with numbers in (since, until], without decoding anything but these numbers.
 struct RowCount {
   int64_t rows = 0;
-  std::optional<int64_t> highest;
+  std::optional<int64_t> lowest, highest;
 };
 RowCount count_rows(const Cache& cache, const PartitionId& partition, std::optional<int64_t> since,
                     std::optional<int64_t> until);

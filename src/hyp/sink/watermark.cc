@@ -59,7 +59,8 @@ Watermark parse_watermark(const std::string& text, const std::string& path) {
   watermark.updated_at = find_string(json, "updatedAt", path).value_or("");
   watermark.stream = find_string(json, "stream", path).value_or("");
   if (const Json* last = find_member(json, "lastUnit")) {
-    watermark.last_unit = {get_string(*last, "open", path), get_seq(*last, "since", path)};
+    watermark.last_unit = {get_string(*last, "open", path), std::nullopt};
+    if (find_member(*last, "since")) watermark.last_unit->since = get_seq(*last, "since", path);
   }
   if (const Json* pending = find_member(json, "pending")) watermark.pending = parse_pending(*pending, path);
   return watermark;
@@ -110,7 +111,8 @@ void save_watermark(const std::string& path, const Watermark& watermark) {
   json["updatedAt"] = format_timestamp_ms_utc(now_ms());
   json["stream"] = watermark.stream;
   if (watermark.last_unit) {
-    json["lastUnit"] = {{"open", watermark.last_unit->open_id}, {"since", std::to_string(watermark.last_unit->since)}};
+    json["lastUnit"] = {{"open", watermark.last_unit->open_id}};
+    if (watermark.last_unit->since) json["lastUnit"]["since"] = std::to_string(*watermark.last_unit->since);
   }
   if (watermark.pending) json["pending"] = to_json(*watermark.pending);
   replace_file(path, json.dump(1) + "\n");

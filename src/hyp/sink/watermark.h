@@ -29,10 +29,10 @@ struct PendingUnit {
   std::vector<UnitColumn> columns;      // in order; a retry leaves out columns that came since
 };
 
-// The unit that ends at the watermark.
+// What ends at the watermark: rows of this open, and where it is known, of the unit that begins behind `since`.
 struct SentUnit {
   std::string open_id;
-  int64_t since = 0;
+  std::optional<int64_t> since;
 };
 
 struct Watermark {

@@ -1,7 +1,9 @@
 // The command `hyp` as a user runs it.
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <map>
 
@@ -17,6 +19,7 @@
 namespace firn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Strings = std::vector<std::string>;
@@ -107,11 +110,183 @@ TEST_F(Hyp, BadRowsAreSetAsideEachWithItsLineAndReasonAndTheGoodOnesKept) {
   EXPECT_EQ(lines_of(read(folder_ / ".hyp/cache/rejects/events.ndjson")).size(), 6u);
 }
 
+TEST_F(Hyp, RejectsAreShownInTheOrderOfTheLinesAndTheRestCounted) {
+  write("hyp.json", "{}");
+  std::string text = "{\"n\":0}\n";
+  for (int i = 0; i < 15; ++i) text += i % 2 == 0 ? "{\"n\":\"x\"}\n" : "no json\n";
+  write("bad.ndjson", text);
+  const ProgramResult result = hyp({"ingest", "events", folder_ / "bad.ndjson"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("took 16 lines"), HasSubstr("1 rows were added to the cache"),
+                                HasSubstr("15 rows were rejected"), HasSubstr("… and 5 more")));
+  size_t at = 0;
+  for (int line = 2; line <= 11; ++line) {
+    const size_t next = result.out.find(fmt::format("  line {}", line), at);
+    ASSERT_NE(next, std::string::npos) << line << "\n" << result.out;
+    at = next + 1;
+  }
+}
+
+TEST_F(Hyp, IfOneFileCannotBeTakenNothingIsTakenOfTheOthersOrItIsSaid) {
+  write("hyp.json", "{}");
+  write("good.ndjson", "{\"n\":1}\n");
+  const ProgramResult absent = hyp({"ingest", "events", folder_ / "good.ndjson", folder_ / "absent.ndjson"});
+  EXPECT_EQ(absent.status, 1);
+  EXPECT_THAT(absent.err, HasSubstr("absent.ndjson"));
+  EXPECT_THAT(output_of({"status"}), HasSubstr("nothing was ingested yet"));
+  write("damaged.gz", std::string("\x1f\x8b\x08\x00garbage that is none of gzip's", 34));
+  const ProgramResult damaged = hyp({"ingest", "events", folder_ / "good.ndjson", folder_ / "damaged.gz"});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_THAT(damaged.out, AllOf(HasSubstr("took 1 line "), HasSubstr("from the first 1 of 2 files")));
+  EXPECT_THAT(damaged.err, HasSubstr("damaged.gz"));
+  EXPECT_EQ(output_of({"query", "select n from events", "--format", "csv"}), "n\n1\n");
+}
+
+TEST_F(Hyp, AHalfLineOfAFileThatIsStillWrittenWaits) {
+  write("hyp.json", "{}");
+  write("log.ndjson", "{\"n\":1}\n{\"n\":");
+  const ProgramResult first = hyp({"ingest", "events", folder_ / "log.ndjson"});
+  EXPECT_EQ(first.status, 3);
+  EXPECT_THAT(first.out, HasSubstr("left the last line of " + folder_ / "log.ndjson (5 bytes)"));
+  const Descriptor file(::open((folder_ / "log.ndjson").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  ASSERT_EQ(::write(file.get(), "2}\n", 3), 3);
+  EXPECT_THAT(output_of({"ingest", "events", folder_ / "log.ndjson"}), HasSubstr("took 1 line "));
+  EXPECT_EQ(output_of({"query", "select n from events order by n", "--format", "csv"}), "n\n1\n2\n");
+}
+
+TEST_F(Hyp, WhatIsNotAppliedYetIsSaidOnceACommand) {
+  write("hyp.json", "{\"datasets\": {\"events\": {\n\"retention\": {\"days\": 1}, \"dedupe\": \"content\"}}}");
+  const std::string err = hyp({"status"}).err;
+  EXPECT_THAT(err, AllOf(HasSubstr("warning"), HasSubstr("line 2: \"datasets.events.retention\" is not applied yet"),
+                         HasSubstr("\"datasets.events.dedupe\" is not applied yet")));
+  EXPECT_EQ(err.find("retention"), err.rfind("retention"));
+}
+
+TEST_F(Hyp, AChangedTypeOfAColumnIsToldByNameAndNothingIsStuck) {
+  write("hyp.json", R"({"datasets": {"events": {"columns": {"n": "long"}}}})");
+  output_of({"ingest", "events", "-"}, "{\"n\":1}\n");
+  write("hyp.json", R"({"datasets": {"events": {"columns": {"n": "string"}}}})");
+  const ProgramResult refused = hyp({"ingest", "events", "-"}, "{\"n\":\"a\"}\n");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("column \"n\" is declared as string"), HasSubstr("has it as long")));
+  EXPECT_THAT(output_of({"status"}), HasSubstr("column \"n\" is declared as string"));
+  EXPECT_EQ(hyp({"query", "select n from events", "--format", "csv"}).out, "n\n1\n");
+}
+
+TEST_F(Hyp, ACommandThatIsNoneIsAnsweredWithThoseThatThereAre) {
+  write("hyp.json", "{}");
+  const ProgramResult foo = hyp({"statsu"});
+  EXPECT_EQ(foo.status, 2);
+  EXPECT_THAT(foo.err,
+              AllOf(HasSubstr("hyp: there is no command \"statsu\", did you mean \"status\""), HasSubstr("ingest")));
+  const ProgramResult help = run_program({FIRN_HYP_PROGRAM, "help", "ingest"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, HasSubstr("--no-flush"));
+  EXPECT_THAT(run_program({FIRN_HYP_PROGRAM, "--version"}).out, HasSubstr("hyp 0."));
+  EXPECT_THAT(run_program({FIRN_HYP_PROGRAM, "ingest"}).err, testing::StartsWith("hyp: "));
+  EXPECT_EQ(run_program({FIRN_HYP_PROGRAM, "status", "--config", folder_ / "hyp.json"}).status, 0);
+}
+
+TEST_F(Hyp, TheDefaultsAreNamedWhereThereIsNoConfiguration) {
+  const ProgramResult result = run_program({"sh", "-c", "cd " + folder_.path() + " && " FIRN_HYP_PROGRAM " status"},
+                                           {{"HOME", folder_ / "home"}, {"HYP_CONFIG", ""}});
+  EXPECT_THAT(result.err, AllOf(HasSubstr("there is no hyp.json here"), HasSubstr(folder_ / "home/.hyp/cache")));
+}
+
+TEST_F(Hyp, AStatementThatChangesSomethingIsToldThatItMayNot) {
+  write("hyp.json", "{}");
+  output_of({"ingest", "events", "-"}, "{\"n\":1}\n");
+  for (const std::string sql : {"insert into events values (2)", "drop table events", "delete from events",
+                                "update events set n = 2", "-- a comment\n create table x as select 1"}) {
+    EXPECT_THAT(hyp({"query", sql}).err, HasSubstr("only statements that read are run")) << sql;
+  }
+  EXPECT_THAT(hyp({"query", "select nothing from events"}).err, HasSubstr("nothing"));
+}
+
+TEST_F(Hyp, TheSchemaIsSpelledAsTheConfigurationTakesIt) {
+  write("hyp.json", "{}");
+  output_of({"ingest", "events", "-"}, "{\"s\":{\"host\":\"a\",\"ports\":[1]}}\n");
+  EXPECT_THAT(output_of({"schema", "events"}), HasSubstr("struct<host: string, ports: list<long>>"));
+  EXPECT_THAT(hyp({"schema", "event"}).err, AllOf(HasSubstr("no dataset event"), HasSubstr("there are: events")));
+}
+
+TEST_F(Hyp, DatasetsThatAreOnlySpooledAreInTheStatus) {
+  write("hyp.json", "{}");
+  output_of({"ingest", "events", "-", "--no-flush"}, "{\"n\":1}\n{\"n\":2}\n");
+  EXPECT_THAT(output_of({"status"}), HasSubstr("to be flushed: events 2 lines"));
+  EXPECT_EQ(Json::parse(output_of({"status", "--json"}))["spooledLines"]["events"], 2);
+}
+
+TEST_F(Hyp, AMisspeltDatasetOfASinkIsWarnedOf) {
+  write("hyp.json", R"({"sinks": [{"name": "objects", "type": "blob", "path": "objects", "datasets": ["evnts"]}]})");
+  output_of({"ingest", "events", "-"}, "{\"n\":1}\n");
+  EXPECT_THAT(hyp({"sink", "run"}).err, AllOf(HasSubstr("\"evnts\""), HasSubstr("did you mean \"events\"?")));
+}
+
+// A daemon of its own for a test.
+class HypDaemon : public Hyp {
+ protected:
+  void start() {
+    pid_ = ::fork();
+    ASSERT_GE(pid_, 0);
+    if (pid_ == 0) {
+      const std::string config = folder_ / "hyp.json", log = folder_ / "daemon.log";
+      const int in = ::open("/dev/null", O_RDONLY), out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      ::dup2(in, 0);
+      ::dup2(out, 1);
+      ::dup2(out, 2);
+      ::execl(FIRN_HYP_PROGRAM, FIRN_HYP_PROGRAM, "--config", config.c_str(), "daemon", static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+    for (int i = 0; i < 500; ++i) {
+      if (make_local_file_io()->read_if_exists(folder_ / "daemon.log").value_or("").find("serving") !=
+          std::string::npos)
+        return;
+      ::usleep(20'000);
+    }
+    FAIL() << "no daemon";
+  }
+  void TearDown() override {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid_ = 0;
+};
+
+TEST_F(HypDaemon, PathsOfTheCallersOwnDescriptorsAreTheCallers) {
+  write("hyp.json", "{\"listen\": \"\"}");
+  start();
+  EXPECT_THAT(output_of({"ingest", "events", "/dev/stdin", "--id", "a"}, "{\"n\":1}\n"), HasSubstr("took 1 line "));
+  EXPECT_THAT(output_of({"ingest", "events", "/proc/self/fd/0", "--id", "a"}, "{\"n\":1}\n{\"n\":2}\n"),
+              HasSubstr("took 1 line "));
+  write("in.ndjson", "{\"n\":3}\n");
+  const ProgramResult other =
+      run_program({"bash", "-c",
+                   FIRN_HYP_PROGRAM " --config " + folder_ / "hyp.json" + " ingest events <(echo '{\"n\":4}') && " +
+                       FIRN_HYP_PROGRAM " --config " + folder_ / "hyp.json" + " ingest events /dev/stdin < " +
+                       folder_ / "in.ndjson"});
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_EQ(output_of({"query", "select n from events order by n", "--format", "csv"}), "n\n1\n2\n3\n4\n");
+}
+
+TEST_F(HypDaemon, AnotherConfigurationThanTheDaemonsIsRefused) {
+  write("hyp.json", R"({"listen": "", "sinks": [{"name": "prod", "type": "blob", "path": "prod"}]})");
+  start();
+  write("other.json",
+        R"({"listen": "", "cacheRoot": ".hyp/cache", "sinks": [{"name": "test", "type": "blob", "path": "test"}]})");
+  const ProgramResult refused = run_program({FIRN_HYP_PROGRAM, "--config", folder_ / "other.json", "sink", "run"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("other.json"), HasSubstr("hyp.json"), HasSubstr("Nothing was done")));
+  write("hyp.json", "{\"listen\": \"\"}");
+  EXPECT_THAT(hyp({"flush"}).err, HasSubstr("was changed since the daemon read it"));
+}
+
 TEST_F(Hyp, AnEmptyFileIsNoRows) {
   write("hyp.json", "{}");
   write("empty.ndjson", "");
-  EXPECT_THAT(output_of({"ingest", "events", folder_ / "empty.ndjson"}), HasSubstr("took 0 rows"));
-  EXPECT_THAT(output_of({"ingest", "events", "-"}), HasSubstr("took 0 rows"));
+  EXPECT_THAT(output_of({"ingest", "events", folder_ / "empty.ndjson"}), HasSubstr("took 0 lines"));
+  EXPECT_THAT(output_of({"ingest", "events", "-"}), HasSubstr("took 0 lines"));
 }
 
 TEST_F(Hyp, WhatIsNotThereIsNamed) {
@@ -127,7 +302,7 @@ TEST_F(Hyp, RowsInSpoolAndTableAreQueriedAndEachSinkShipsThemOnce) {
   write("hyp.json", R"({"datasets": {"events": {"primaryTimestampColumn": "at"}}, "sinks": [
       {"name": "objects", "type": "blob", "path": "objects"}, {"name": "archive", "type": "iceberg", "path": "archive"}]})");
   EXPECT_THAT(output_of({"ingest", "events", "-"}, "{\"at\":\"2024-03-01T00:00:00Z\",\"n\":1}\n{\"n\":2}\n"),
-              HasSubstr("took 2 rows"));
+              HasSubstr("took 2 lines"));
   output_of({"ingest", "events", "-", "--no-flush"}, "{\"n\":3}\n");
   EXPECT_EQ(output_of({"query", "select count(*) as rows, sum(n) as n from events", "--format", "csv"}),
             "rows,n\n3,6\n");
@@ -148,8 +323,8 @@ TEST_F(Hyp, RowsInSpoolAndTableAreQueriedAndEachSinkShipsThemOnce) {
 TEST_F(Hyp, APipeWithAnIdIsTakenOnce) {
   write("hyp.json", "{}");
   const std::string rows = "{\"n\":1}\n{\"n\":1}\n";
-  EXPECT_THAT(output_of({"ingest", "events", "-", "--id", "x"}, rows), HasSubstr("took 2 rows"));
-  EXPECT_THAT(output_of({"ingest", "events", "-", "--id", "x"}, rows + "{\"n\":2}\n"), HasSubstr("took 1 rows"));
+  EXPECT_THAT(output_of({"ingest", "events", "-", "--id", "x"}, rows), HasSubstr("took 2 lines"));
+  EXPECT_THAT(output_of({"ingest", "events", "-", "--id", "x"}, rows + "{\"n\":2}\n"), HasSubstr("took 1 line "));
   EXPECT_EQ(output_of({"query", "select count(*) as rows from events", "--format", "json"}), "{\"rows\":3}\n");
 }
 
@@ -157,10 +332,10 @@ TEST_F(Hyp, CollectPicksUpAppendedLines) {
   write("hyp.json", "{}");
   write("app.log", "{\"n\":1}\n{\"n\":");
   EXPECT_THAT(output_of({"collect", folder_ / "app.log", "--name", "app", "--dataset", "logs"}),
-              HasSubstr("picked up 1 rows"));
+              HasSubstr("picked up 1 line "));
   const Descriptor file(::open((folder_ / "app.log").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   ASSERT_EQ(::write(file.get(), "2}\n", 3), 3);
-  EXPECT_THAT(output_of({"collect"}), HasSubstr("picked up 1 rows"));
+  EXPECT_THAT(output_of({"collect"}), HasSubstr("picked up 1 line "));
   EXPECT_EQ(output_of({"query", "select n from logs order by n", "--format", "csv"}), "n\n1\n2\n");
   EXPECT_THAT(output_of({"collect", "--list"}), HasSubstr("app.log"));
   output_of({"collect", "--remove", "app"});

@@ -1,4 +1,6 @@
+#include <filesystem>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -367,6 +369,128 @@ TEST(Flush, ALostSequenceFileIsRebuiltFromTheTables) {
   const int64_t highest = SequencedReader(cache, {"logs", "s"}, {}).max_seq();
   EXPECT_EQ(highest, 2049);
   EXPECT_EQ(cache.sequence().reserve(1, 0), 2050);
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(Flush, ACacheThatWasMovedTakesRowsWhereItLies) {
+  CacheBox box;
+  {
+    Cache cache(box.config);
+    ingest(cache, {make_frame("logs", "s", {R"({"n":1})"})});
+  }
+  rename_file(box.config.cache_root, box.folder / "moved");
+  box.config.cache_root = box.folder / "moved";
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "s", {R"({"n":2})"})});
+  EXPECT_EQ(cached_rows(cache, {"logs", "s"}), (Lines{R"({"n":1})", R"({"n":2})"}));
+  EXPECT_FALSE(std::filesystem::exists(box.folder / "cache"));
+}
+
+// A backup that copied the spool before the tables, or a progress.json that was lost.
+TEST(Flush, ASpoolOlderThanTheTablesLosesNoRow) {
+  for (const bool is_restored : {true, false}) {
+    CacheBox box;
+    Cache cache(box.config);
+    const std::string spool = box.config.cache_root + "/spool";
+    ingest(cache, {make_frame("logs", "s", {R"({"n":1})"})});
+    std::filesystem::copy(spool, box.folder / "backup", std::filesystem::copy_options::recursive);
+    for (int n = 2; n <= 4; ++n) ingest(cache, {make_frame("logs", "s", {fmt::format(R"({{"n":{}}})", n)})});
+    if (is_restored) {
+      std::filesystem::remove_all(spool);
+      std::filesystem::rename(box.folder / "backup", spool);
+    } else {
+      std::filesystem::remove(list_spools(box.config.cache_root).at(0) + "/progress.json");
+    }
+    for (int n = 5; n <= 7; ++n) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // no restart is quicker
+      EXPECT_EQ(ingest(cache, {make_frame("logs", "s", {fmt::format(R"({{"n":{}}})", n)})}).rows, 1);
+    }
+    EXPECT_EQ(cached_rows(cache, {"logs", "s"}).size(), 7u);
+  }
+}
+
+TEST(Flush, LostNewestMetadataIsAnErrorAndRowsStaySpooled) {
+  CacheBox box;
+  const PartitionId partition{"logs", "s"};
+  Cache cache(box.config);
+  for (int n = 1; n <= 3; ++n) ingest(cache, {make_frame("logs", "s", {fmt::format(R"({{"n":{}}})", n)})});
+  const std::string newest = cache.hold(partition)->table.metadata_path;
+  rename_file(newest, box.folder / "kept");
+  for (const bool is_open : {true, false}) {
+    Cache other(box.config);
+    EXPECT_THROW((is_open ? cache : other).hold(partition), Error);
+  }
+  const FlushReport report = ingest(cache, {make_frame("logs", "s", {R"({"n":4})"})});
+  ASSERT_EQ(report.problems.size(), 1u);
+  EXPECT_NE(report.problems[0].find(newest), std::string::npos) << report.problems[0];
+  rename_file(box.folder / "kept", newest);
+  ingest(cache, {});
+  EXPECT_EQ(cached_rows(cache, partition).size(), 4u);
+}
+
+TEST(Flush, ALostCursorIsAnErrorAndRowsStaySpooled) {
+  CacheBox box;
+  const PartitionId partition{"logs", "s"};
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "s", {R"({"n":1})"})});
+  const std::string cursor = cache.folder(partition) + "/cursor.json";
+  rename_file(cursor, box.folder / "kept");
+  EXPECT_EQ(cache.partitions("logs"), std::vector{partition});
+  EXPECT_THROW(cached_rows(cache, partition), Error);
+  EXPECT_EQ(ingest(cache, {make_frame("logs", "s", {R"({"n":2})"})}).problems.size(), 1u);
+  rename_file(box.folder / "kept", cursor);
+  ingest(cache, {});
+  EXPECT_EQ(cached_rows(cache, partition), (Lines{R"({"n":1})", R"({"n":2})"}));
+}
+
+TEST(Flush, AFailedOneLeavesNoDataFile) {
+  for (const bool is_new : {true, false}) {
+    CacheBox box;
+    Cache cache(box.config);
+    if (!is_new) ingest(cache, {make_frame("logs", "s", {R"({"n":1})"})});
+    const auto data_files = [&] {
+      const auto names = names_in(cache.folder({"logs", "s"}));
+      return std::count_if(names.begin(), names.end(),
+                           [](const std::string& name) { return name.ends_with(".parquet"); });
+    };
+    for (int i = 0; i < 2; ++i) {
+      set_fault_handler([](const char* name) {
+        if (std::string_view(name) == "flush.commit") throw Error(ErrorKind::io, "the disk is full");
+      });
+      EXPECT_EQ(ingest(cache, {make_frame("logs", "s", {R"({"n":2})"})}).problems.size(), 1u);
+      set_fault_handler(nullptr);
+      EXPECT_EQ(data_files(), is_new ? 0 : 1);
+    }
+    EXPECT_EQ(ingest(cache, {}).rows, 2);
+  }
+}
+
+TEST(Flush, TheNextOneRemovesWhatAKilledOneLeftUnfinished) {
+  CacheBox box;
+  const PartitionId partition{"logs", "s"};
+  {
+    Cache cache(box.config);
+    ingest(cache, {make_frame("logs", "s", {R"({"n":1})"})});
+    const std::string table = cache.hold(partition)->operations->location();
+    for (const std::string& path :
+         {cache.folder(partition) + "/.cursor.json.tmp-1", table + "/data/.a.parquet.tmp-2",
+          table + "/data/p=1/.b.parquet.tmp-3", table + "/metadata/.v3.metadata.json.tmp-4"}) {
+      replace_file(path, "cut sho");
+    }
+  }
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "s", {R"({"n":2})"})});
+  for (const std::string& name : names_in(cache.folder(partition)))
+    EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
+  EXPECT_EQ(cached_rows(cache, partition).size(), 2u);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "hyp/type_text.h"
 #include "support/temp_folder.h"
 
 namespace firn::hyp {
@@ -168,6 +169,41 @@ TEST(Config, DatasetsAreChecked) {
   EXPECT_THAT(dataset_error("\"retention\": {\"days\": 0}"), HasSubstr("at least 1"));
   EXPECT_THAT(dataset_error("\"retention\": {\"day\": 1}"), HasSubstr("missing"));
   EXPECT_THAT(dataset_error("\"dedupe\": \"all\""), HasSubstr("content"));
+}
+
+TEST(Config, WhatIsNotAppliedYetIsWarnedOfWithItsLine) {
+  const Config config =
+      parse_config("{\"datasets\": {\"d\": {\n\"retention\": {\"days\": 30},\n\"dedupe\": \"content\"}, \"e\": {}}}",
+                   "/etc/hyp.json");
+  ASSERT_EQ(config.warnings.size(), 2U);
+  EXPECT_THAT(config.warnings[0],
+              AllOf(HasSubstr("/etc/hyp.json, line 2"), HasSubstr("\"datasets.d.retention\" is not applied yet")));
+  EXPECT_THAT(config.warnings[1], AllOf(HasSubstr("line 3"), HasSubstr("\"datasets.d.dedupe\" is not applied yet")));
+  EXPECT_TRUE(parse_config("{}", "/etc/hyp.json").warnings.empty());
+}
+
+TEST(Config, MessagesNameEachKeyOnceAndTypesWhole) {
+  EXPECT_THAT(config_error("{\"sinks\": [{\"name\": \"a\", \"type\": \"blob\", \"path\": \"x\", \"zzzzzzzz\": 1}]}"),
+              HasSubstr("known are: name, type, datasets, schedule, path, format, compression, maxRows, maxBytes"));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"int32\"}"), HasSubstr("unknown type \"int32\""));
+  EXPECT_THAT(config_error("{\"undeclaredDatasets\": false, \"collect\": [{\"name\": \"a\", \"glob\": \"x\"}]}"),
+              AllOf(HasSubstr("\"a\" is not declared"), HasSubstr("declared are: none")));
+  EXPECT_THAT(dataset_error("\"columns\": {\"a\\u0000b\": \"long\"}"), HasSubstr("NUL"));
+}
+
+TEST(Config, ACollectedFilesDatasetIsItsNameUnlessSaid) {
+  const Config config = parse_config(
+      R"({"collect": [{"name": "a", "glob": "x"}, {"name": "b", "dataset": "c", "glob": "y"}]})", "/etc/hyp.json");
+  EXPECT_EQ(config.collect[0].dataset, "a");
+  EXPECT_EQ(config.collect[1].dataset, "c");
+}
+
+TEST(TypeText, IsReadBack) {
+  for (const std::string text : {"long", "decimal(9,2)", "fixed[16]", "timestamptz_ns", "list<map<string, list<int>>>",
+                                 "struct<a: long, b c: struct<d: list<string>>>"}) {
+    int32_t next_id = 1;
+    EXPECT_EQ(type_text(*parse_type(text, next_id)), text);
+  }
 }
 
 TEST(Config, SinksAreChecked) {

@@ -105,6 +105,22 @@ TEST(HttpServer, WhatIsTooLongOrNoHttpIsRefusedAndTheAnswerArrives) {
   EXPECT_NE(garbage.receive("}").find("400"), std::string::npos);
 }
 
+TEST(HttpServer, ABodyWhoseLengthIsNotToldOrNotUnderstoodIsNoEmptyOne) {
+  const HttpServer server(small_limits(), echo);
+  for (const auto& [head, status] : std::map<std::string, std::string>{
+           {"POST /x HTTP/1.1\r\nHost: h\r\n\r\n", "411"},
+           {"POST /x HTTP/1.0\r\n\r\n", "411"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: foo\r\n\r\n", "501"},
+           {"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "501"}}) {
+    Client client(server.port());
+    client.send(head + "{\"id\":1}\n");
+    EXPECT_NE(client.receive("}").find(status), std::string::npos) << head;
+  }
+  Client empty(server.port());
+  empty.send(post_head(0));
+  EXPECT_NE(empty.receive("POST /x 0").find("200 OK"), std::string::npos);
+}
+
 TEST(HttpServer, BodiesTogetherAreBounded) {
   const HttpServer server(small_limits(), echo);
   std::vector<Client> slow;

@@ -72,5 +72,18 @@ TEST(SinkTicks, TimesThatPassDuringARunAreMadeUpForOnce) {
   EXPECT_EQ(shipper.count_after(2), 2U);
 }
 
+TEST(SinkTicks, AClockThatIsSetBackDoesNotStopThem) {
+  const std::vector<SinkConfig> sinks = {sink_of("a", "* * * * *")};
+  Shipper shipper;
+  SinkTicks ticks(sinks, 600 * kMinute, [&](const SinkConfig& sink) { shipper(sink); });
+  ticks.run(600 * kMinute + 1);
+  ticks.run(60 * kMinute + 1);  // nine hours back
+  ticks.run(61 * kMinute + 1);
+  while (true) {
+    std::lock_guard guard(shipper.mutex);
+    if (!shipper.shipped.empty()) break;
+  }
+}
+
 }  // namespace
 }  // namespace firn::hyp

@@ -120,5 +120,30 @@ TEST(Query, WhatDoesNotFitInMemoryIsSpilledAwayFromTheWorkingDirectory) {
   std::filesystem::current_path(before);
 }
 
+TEST(Query, RowsOfADatasetWithoutColumnsAreCounted) {
+  CacheBox box;
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "s", {"{}", R"({"error":null})"})});
+  EXPECT_EQ(single_value(cache, "select count(*) from logs"), "2");
+  Spool::open(box.config.cache_root)
+      ->append({make_frame("logs", "s", {R"({"tags":[]})"}), make_frame("new", "s", {"{}"})});
+  EXPECT_EQ(single_value(cache, "select count(*) from logs"), "3");
+  EXPECT_EQ(single_value(cache, "select count(*) from new"), "1");
+  EXPECT_EQ(json_rows(cache, "select * from logs").size(), 3u);
+  EXPECT_EQ(single_value(cache, "select count(_hyp_no_column) from logs"), "0");
+  ingest(cache, {make_frame("logs", "s", {R"({"error":"x"})"})});
+  EXPECT_EQ(single_value(cache, "select count(*) from logs"), "4");
+  EXPECT_EQ(single_value(cache, "select count(error) from logs"), "1");
+}
+
+TEST(Query, AKeyWithANulIsNoColumn) {
+  CacheBox box;
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "s", {R"({"a":1,"n":{"b":1}})"})});
+  const Lines bad = {R"({"a\u0000b":2})", R"({"n":{"b\u0000":2}})", R"({"\u0000":1})"};
+  EXPECT_EQ(ingest(cache, {make_frame("logs", "s", bad), make_frame("other", "s", {bad[0], bad[2]})}).rejected, 5);
+  EXPECT_EQ(json_rows(cache, "select a, n.b from logs"), Lines{R"({"a":1,"b":1})"});
+}
+
 }  // namespace
 }  // namespace firn::hyp

@@ -180,6 +180,69 @@ TEST_P(SinkCopies, ADestinationThatLostConfirmedRowsStopsTheSink) {
   EXPECT_EQ(delivered_rows(anew), sorted_rows(kShared + kLater + Lines{R"({"n":20})"}));
 }
 
+TEST_P(SinkCopies, ADestinationThatWasRemovedStopsTheSinkWhoeverCapturesNext) {
+  box_.ingest_lines("logs", "web", kShared);
+  box_.ship_well(sink_);
+  fs::remove_all(box_.out());
+  const auto behind = [&] {
+    const SinkRunReport report = box_.ship(sink_);
+    EXPECT_EQ(report.partitions.at(0).error_kind, "destination_behind");
+    return report.partitions.at(0).error;
+  };
+  EXPECT_NE(behind().find("4 (numbers 1 to 4)"), std::string::npos) << "nothing is new, and it is told all the same";
+  box_.ingest_lines("logs", "web", kLater);  // by another process, in an open of its own, which begins anew there
+  EXPECT_NE(behind().find("4 (numbers 1 to 4), and 2 (numbers"), std::string::npos) << behind();
+  EXPECT_EQ(delivered_rows(sink_), Lines());
+  Cache cache(box_.config);
+  EXPECT_NE(sink_status(cache, sink_).at(0).last_error, "");
+
+  SinkConfig anew = sink_;
+  anew.name = "anew";
+  EXPECT_EQ(run_sink(cache, anew).rows(), 6);
+  EXPECT_EQ(delivered_rows(anew), sorted_rows(kShared + kLater));
+}
+
+TEST_P(SinkCopies, ADestinationRestoredFromAnOlderCopyStopsTheSinkWhoeverCapturesNext) {
+  box_.ingest_lines("logs", "web", kShared);
+  box_.ship_well(sink_);
+  copy_folder(box_.out(), box_.folder / "older");
+  box_.ingest_lines("logs", "web", kLater);
+  box_.ship_well(sink_);
+  copy_folder(box_.folder / "older", box_.out());
+  box_.ingest_lines("logs", "web", {R"({"n":20})"});
+  EXPECT_EQ(box_.ship(sink_).partitions.at(0).error_kind, "destination_behind");
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kShared));
+}
+
+TEST_P(SinkCopies, ALostWatermarkIsFoundAgainAfterMoreOpensThanADestinationKeeps) {
+  if (GetParam() == SinkKind::blob) GTEST_SKIP() << "claims are kept of all opens";
+  Lines all;
+  for (int i = 0; i < 70; ++i) {
+    all.push_back(fmt::format(R"({{"n":{}}})", i));
+    box_.ingest_lines("logs", "web", {all.back()});
+  }
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 70);
+  fs::remove_all(box_.config.state_dir);
+  all.push_back(R"({"n":70})");
+  box_.ingest_lines("logs", "web", {all.back()});
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 1);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(all));
+  EXPECT_EQ(load_watermark(box_.watermark_file(sink_, kWeb))->exported_row_count, 71);
+}
+
+TEST_P(SinkCopies, RowsWithoutAnyColumnWaitForOneInsteadOfBeingLost) {
+  const Lines empty = {"{}", R"({"error":null})"};
+  box_.ingest_lines("logs", "web", empty);
+  const SinkRunReport waiting = box_.ship_well(sink_);
+  EXPECT_EQ(waiting.units(), 0);
+  EXPECT_NE(waiting.partitions.at(0).note.find("2 rows wait"), std::string::npos);
+  Cache cache(box_.config);
+  EXPECT_EQ(sink_status(cache, sink_).at(0).rows_behind, 2);
+  box_.ingest_lines("logs", "web", {R"({"error":"x"})"});
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 3);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(Lines{"{}", "{}", R"({"error":"x"})"}));
+}
+
 TEST_P(SinkCopies, NumbersOfOurOwnOpenThatWeDidNotSendStopTheSink) {
   Cache cache(box_.config);
   ingest(cache, {make_frame("logs", "web", kShared)});
@@ -199,6 +262,23 @@ TEST_P(SinkCopies, NumbersOfOurOwnOpenThatWeDidNotSendStopTheSink) {
 
 INSTANTIATE_TEST_SUITE_P(Destinations, SinkCopies, testing::Values(SinkKind::blob, SinkKind::iceberg),
                          [](const auto& test) { return test.param == SinkKind::blob ? "blob" : "iceberg"; });
+
+TEST(SinkCopies, AMissingClaimBelowOthersStopsASinkThatLostItsWatermark) {
+  SinkBox box;
+  SinkConfig sink = make_sink(SinkKind::blob, box.out());
+  sink.unit_rows_max = 1;
+  box.ingest_lines("logs", "web", kShared);
+  box.ship_well(sink);
+  for (const auto& [path, claim] : claims_of(box.out())) {
+    if (path.ends_with("/1.json")) fs::remove(path);
+  }
+  fs::remove_all(box.config.state_dir);
+  sink.unit_rows_max = 100;
+  const SinkRunReport report = box.ship(sink);
+  EXPECT_EQ(report.partitions.at(0).error_kind, "corrupt");
+  EXPECT_NE(report.partitions.at(0).error.find("a claim from 2 on"), std::string::npos)
+      << report.partitions.at(0).error;
+}
 
 TEST(SinkCopies, AnArchiveRolledBackStopsTheSink) {
   SinkBox box;
