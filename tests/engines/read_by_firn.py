@@ -29,7 +29,7 @@ def use_scalar_transforms():
 def scan(table, columns=None, where=None):
     """Rows of the table's directory: PyIceberg names its metadata files 00001-<uuid>.metadata.json, and writes no hint."""
     words = ["scan", table.location().removeprefix("file://"), "--json"]
-    words += [word for name in columns or [] for word in ("--columns", name)]
+    words += [word for name in columns or [] for word in ("--select", name)]
     words += ["--where", where] if where else []
     kinds = {name: COLUMNS[name] for name in columns} if columns else COLUMNS
     return firn_rows(firn(*words), kinds)
