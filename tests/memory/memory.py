@@ -8,11 +8,11 @@ disk. FIRN_PROGRAM names the program.
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,13 +23,16 @@ BODY_BYTES = 400
 
 
 def write_rows(path, first_id, count, seed):
-    random = np.random.default_rng(seed)
-    body = random.integers(33, 127, count * BODY_BYTES, dtype=np.uint8).tobytes()
-    offsets = np.arange(0, (count + 1) * BODY_BYTES, BODY_BYTES, dtype=np.int32)
-    ids = first_id + random.permutation(count)
-    bodies = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(body))
-    pq.write_table(pa.table({"id": ids, "key": random.integers(0, 1 << 40, count), "body": bodies}), path,
-                   compression="none", use_dictionary=False, row_group_size=count // 4 + 1)
+    chance = random.Random(seed)
+    ids = list(range(first_id, first_id + count))
+    chance.shuffle(ids)
+    printable = bytes(33 + i % 94 for i in range(256))
+    body = chance.randbytes(count * BODY_BYTES).translate(printable)
+    offsets = pa.array(range(0, (count + 1) * BODY_BYTES, BODY_BYTES), pa.int32())
+    bodies = pa.StringArray.from_buffers(count, offsets.buffers()[1], pa.py_buffer(body))
+    keys = pa.array([chance.getrandbits(40) for _ in range(count)])
+    pq.write_table(pa.table({"id": ids, "key": keys, "body": bodies}), path, compression="none", use_dictionary=False,
+                   row_group_size=count // 4 + 1)
 
 
 def measured(name, budget_mb, *words):
@@ -59,7 +62,7 @@ def main():
         files = table_mb // FILE_MB
         for i in range(files):
             write_rows(folder / "rows.parquet", i * rows, rows, i)
-            measured(f"append {i}", budget_mb if i == 0 else None, "append", table, folder / "rows.parquet", "--json", *memory)
+            measured(f"append {i}", budget_mb if i == 0 else None, "append", table, folder / "rows.parquet", "--json")
         measured("compact", budget_mb, "compact", table, "--all", "--target-size", "64MiB", "--json", *memory)
         measured("sort", budget_mb, "compact", table, "--sort-by", "id", "--all", "--target-size", "64MiB", "--json", *memory)
         # A tenth of the rows anew, from all over, and as many that are not there.

@@ -14,7 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSourcePrefix = "source=";
-constexpr std::string_view kTablePrefix = "table-";
 
 // Names of the directories right in `folder`; none if it is absent.
 std::vector<std::string> subfolders(const std::string& folder) {

@@ -4,11 +4,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hyp/cache/cache.h"
 
 namespace firn::hyp {
+
+constexpr std::string_view kTablePrefix = "table-";  // of the generations' folders; a number follows
 
 // cursor.json of a partition: {v, tableDir, cacheId}.
 struct Cursor {

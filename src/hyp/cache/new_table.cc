@@ -12,7 +12,6 @@
 namespace firn::hyp {
 namespace {
 
-constexpr std::string_view kTablePrefix = "table-";
 
 std::map<std::string, std::string> table_properties() {
   std::map<std::string, std::string> properties = {

@@ -13,8 +13,6 @@ namespace {
 
 constexpr size_t kKeptPathsMax = 100;
 
-std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 // Oldest first.
 std::vector<std::string> version_paths(const TableFolder& folder) {
   std::multimap<int64_t, std::string> paths;

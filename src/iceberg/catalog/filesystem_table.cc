@@ -81,7 +81,7 @@ bool raise_hint(const TableFolder& folder, int64_t version) {
 // A commit about to be published, and what is known of it.
 struct Attempt {
   const LoadedTable& base;
-  const TableMetadata& next;
+  TableMetadata& next;
   int64_t snapshot_id;
   std::string bytes;
   int64_t version;
@@ -182,7 +182,8 @@ class FilesystemTable final : public TableOperations {
         may_have_put = true;  // a refusal too may be our own put arriving twice (P1.6)
         if (put && *put) {
           if (const auto info = confirm_head(attempt)) {
-            LoadedTable table{std::make_shared<TableMetadata>(attempt.next), attempt.path, attempt.version,
+            // Large tables are not copied; nothing looks at attempt.next from here on.
+            LoadedTable table{std::make_shared<TableMetadata>(std::move(attempt.next)), attempt.path, attempt.version,
                               info->version};
             return finish(attempt, table, pruned);
           }

@@ -17,11 +17,6 @@ struct VersionFile {
   FileInfo info;
 };
 
-std::string_view base_name(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
-}
-
 std::vector<VersionFile> metadata_files_in(FileIO& io, const std::string& folder, bool recursive) {
   std::vector<VersionFile> files;
   for (FileInfo& info : io.list(folder, recursive)) {

@@ -16,6 +16,8 @@ struct MetadataFileName {
   bool is_numbered = false;  // the first kind, whose name follows from the version alone
 };
 std::optional<MetadataFileName> parse_metadata_file_name(std::string_view name);
+// What follows the last '/' of a path.
+inline std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // The name that firn publishes under, and every name that a numbered version may have (that one first).
 std::string version_file_name(int64_t version);

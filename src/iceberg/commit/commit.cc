@@ -72,7 +72,7 @@ class CommitLoop {
         }
         const TryPlan plan = plan_on(next, *step.staged);
         if (plan.landed_snapshot || plan.already_done) return recognised(plan.landed_snapshot.value_or(0), base);
-        next = stage(*step.staged, plan, next);
+        next = stage(*step.staged, plan, std::move(next));
       }
       const TableOperations::Published published = publish(base, std::move(next));
       if (published.outcome == PublishOutcome::landed) {
@@ -115,12 +115,12 @@ class CommitLoop {
     return change.plan_try ? change.plan_try(base, staged.snapshot_id(), base.last_sequence_number + 1) : TryPlan();
   }
 
-  TableMetadata stage(StagedSnapshot& staged, const TryPlan& plan, const TableMetadata& base) {
+  TableMetadata stage(StagedSnapshot& staged, const TryPlan& plan, TableMetadata base) {
     const SnapshotChange& change = staged.change();
     if (change.required_spec) check_partition_spec(base, *change.required_spec, change.written_schema);
     check_field_ids(base, change.written_schema);
     check_conflicts(base, change, own_, *table_.io());
-    TableMetadata next = staged.stage(base);
+    TableMetadata next = staged.stage(std::move(base));
     for (const std::string& key : plan.remove_properties) next.properties.erase(key);
     for (const auto& [key, value] : plan.set_properties) next.properties[key] = value;
     return next;

@@ -76,7 +76,7 @@ StagedSnapshot::StagedSnapshot(std::shared_ptr<FileIO> io, const SnapshotChange&
   }
 }
 
-TableMetadata StagedSnapshot::stage(const TableMetadata& base) {
+TableMetadata StagedSnapshot::stage(TableMetadata base) {
   if (base.format_version < 2) {
     fail(ErrorKind::unsupported, "table {}: firn does not write format version 1; upgrade the table to version 2",
          base.location);
@@ -119,9 +119,8 @@ TableMetadata StagedSnapshot::stage(const TableMetadata& base) {
   fault_point("commit.manifest_list");
   write_file(list_path_, write_manifest_list(manifests, snapshot, base.format_version, base.next_row_id));
 
-  TableMetadata next = base;
-  add_snapshot(next, snapshot, change_.stage_only ? "" : change_.branch);
-  return next;
+  add_snapshot(base, snapshot, change_.stage_only ? "" : change_.branch);
+  return base;
 }
 
 void StagedSnapshot::write_added(const TableMetadata& base) {

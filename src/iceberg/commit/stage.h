@@ -26,9 +26,9 @@ class StagedSnapshot {
 
   const SnapshotChange& change() const { return change_; }
   int64_t snapshot_id() const { return snapshot_id_; }
-  // The metadata that adds the snapshot to `base`; everything that it names is durable when it returns. Throws
+  // `base` with the snapshot added; everything that it names is durable when it returns. Throws
   // commit_conflict if `base` lacks a file that was to go.
-  TableMetadata stage(const TableMetadata& base);
+  TableMetadata stage(TableMetadata base);
   // The last try is known to be lost, so nothing names its manifest list: removed.
   void drop_list();
   // The last try landed: what it names stays.

@@ -9,16 +9,6 @@ namespace {
 
 constexpr size_t kAbsent = static_cast<size_t>(-1);
 
-Field field(int32_t id, const char* name, TypePtr type, bool required = false) {
-  Field result;
-  result.id = id;
-  result.name = name;
-  result.required = required;
-  result.type = std::move(type);
-  return result;
-}
-
-TypePtr primitive(TypeId id) { return Type::primitive(id); }
 TypePtr map_by_column(int32_t key_id, int32_t value_id, TypeId value) {
   return Type::map_of(key_id, primitive(TypeId::int_), value_id, true, primitive(value));
 }

@@ -10,6 +10,12 @@
 
 namespace firn::iceberg {
 
+// A column of a metadata table.
+inline Field field(int32_t id, const char* name, TypePtr type, bool required = false) {
+  return Field{.id = id, .name = name, .required = required, .type = std::move(type)};
+}
+inline TypePtr primitive(TypeId id) { return Type::primitive(id); }
+
 // What all specs of a table together partition by (Java's Partitioning.partitionType): the fields that are not void and
 // whose source is in the current schema, by field id, each named as the newest spec that has it names it. Fields of
 // transforms that firn does not know are left out, since their type is not known.

@@ -32,16 +32,6 @@ struct Input {
 };
 using InputPtr = std::shared_ptr<const Input>;
 
-Field field(int32_t id, const char* name, TypePtr type, bool required = false) {
-  Field result;
-  result.id = id;
-  result.name = name;
-  result.required = required;
-  result.type = std::move(type);
-  return result;
-}
-
-TypePtr primitive(TypeId id) { return Type::primitive(id); }
 Cell micros(int64_t millis) { return millis * 1000; }
 
 NextRows all_at_once(std::vector<Row> rows) {

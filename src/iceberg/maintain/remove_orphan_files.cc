@@ -87,7 +87,6 @@ class Locations {
   const OrphanOptions& options_;
 };
 
-std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 std::string_view folder_of(std::string_view path) { return path.substr(0, std::min(path.rfind('/'), path.size())); }
 
 // Where a table puts its files.

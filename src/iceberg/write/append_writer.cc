@@ -20,7 +20,8 @@ namespace firn::iceberg {
 
 namespace {
 
-constexpr size_t kOpenFilesMax = 16;  // where rows keep their order and so fan out to their partitions
+// Where rows keep their order and so fan out to their partitions; each open file takes about a MiB at the least.
+constexpr int64_t kOpenFilesMin = 16, kOpenFilesMax = 128;
 constexpr int64_t kTargetFileSizeBytes = 512LL << 20;
 constexpr int64_t kStepBytesMax = 8 << 20;  // sizes are looked at between steps
 
@@ -164,9 +165,13 @@ struct AppendWriter::State {
       sorter.add(rows);
   }
 
+  size_t open_files_max() const {
+    return static_cast<size_t>(std::clamp(memory_bytes_max >> 21, kOpenFilesMin, kOpenFilesMax));
+  }
+
   bool streams(uint32_t partition) {
     if (partition < to_sorter.size() && to_sorter[partition]) return false;
-    if (open_files.contains(partition) || open_files.size() < kOpenFilesMax) return true;
+    if (open_files.contains(partition) || open_files.size() < open_files_max()) return true;
     to_sorter.resize(std::max<size_t>(to_sorter.size(), partition + 1), false);
     to_sorter[partition] = true;
     return false;
