@@ -10,7 +10,7 @@
 #include "iceberg/manifest/file_identity.h"
 #include "iceberg/manifest/snapshot_manifests.h"
 #include "iceberg/puffin/puffin.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 #include "iceberg/scan/scan.h"
 
 #include <arrow/array.h>

@@ -14,7 +14,7 @@
 #include "iceberg/maintain/dangling_deletes.h"
 #include "iceberg/maintain/remove_files.h"
 #include "iceberg/manifest/file_identity.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 #include "iceberg/scan/scan.h"
 #include "iceberg/write/append_writer.h"
 

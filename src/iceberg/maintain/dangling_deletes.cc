@@ -7,7 +7,7 @@
 #include "iceberg/maintain/reach.h"
 #include "iceberg/manifest/file_identity.h"
 #include "iceberg/manifest/snapshot_manifests.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 
 namespace firn::iceberg {
 namespace {

@@ -16,7 +16,7 @@
 #include "iceberg/maintain/reach.h"
 #include "iceberg/maintain/remove_files.h"
 #include "iceberg/metadata/changes.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 
 namespace firn::iceberg {
 namespace {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "iceberg/manifest/snapshot_manifests.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 
 namespace firn::iceberg {
 namespace {

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/fault_point.h"
 #include "base/log.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 
 namespace firn::iceberg {
 namespace {

@@ -16,7 +16,7 @@
 #include "iceberg/catalog/version_files.h"
 #include "iceberg/maintain/reach.h"
 #include "iceberg/maintain/remove_files.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 
 namespace firn::iceberg {
 namespace {

@@ -11,6 +11,7 @@
 #include <parquet/properties.h>
 
 #include "base/arrow_status.h"
+#include "base/parallel.h"
 #include "iceberg/expr/row_filter.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/parquet/bloom_pruning.h"
@@ -383,13 +384,19 @@ struct ParquetFileReader::State {
     if (counters != nullptr) {
       counters->values_decoded += column.reader->values_decoded() - values_before;
       counters->pages_read += column.reader->pages_read() - pages_before;
-      const int64_t in_file = column.values_decoded + column.reader->values_decoded();
-      if (in_file > rows_reported) {
-        counters->rows_decoded += in_file - rows_reported;
-        rows_reported = in_file;
-      }
     }
     return adapt_array(array, column.source, *column.target, column.target->name, rules);
+  }
+
+  // Rows count once for all columns: as the one of which most was decoded has them.
+  void report_rows() {
+    if (counters == nullptr) return;
+    for (const Column& column : columns) {
+      if (!column.reader) continue;
+      const int64_t in_file = column.values_decoded + column.reader->values_decoded();
+      counters->rows_decoded += std::max<int64_t>(0, in_file - rows_reported);
+      rows_reported = std::max(rows_reported, in_file);
+    }
   }
 
   std::shared_ptr<arrow::Array> read_column(Column& column, RowRange rows) {
@@ -442,15 +449,20 @@ struct ParquetFileReader::State {
         }
         const auto batch = arrow::RecordBatch::Make(arrow::schema(std::move(fields)), rows.size(), std::move(values));
         const RowRange span = matching_span(*evaluate(*request.filter, *batch));
-        if (span.size() == 0) continue;
+        if (span.size() == 0) {
+          report_rows();
+          continue;
+        }
         for (auto& array : arrays) {
           if (array) array = array->Slice(span.first, span.size());
         }
         rows = {rows.first + span.first, rows.first + span.end};
       }
-      for (size_t i = 0; i < columns.size(); ++i) {
+      // Columns share nothing but the file, which any number may read.
+      parallel_for(columns.size(), std::max(1, request.column_threads), [&](size_t i) {
         if (!arrays[i]) arrays[i] = read_column(columns[i], rows);
-      }
+      });
+      report_rows();
       return PositionedBatch{.batch = arrow::RecordBatch::Make(arrow_schema, rows.size(), std::move(arrays)),
                              .first_position = group_first + rows.first};
     }

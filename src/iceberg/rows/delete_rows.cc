@@ -12,7 +12,7 @@
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/puffin/puffin.h"
 #include "iceberg/rows/row_change.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 #include "iceberg/scan/row_json.h"
 
 namespace firn::iceberg {

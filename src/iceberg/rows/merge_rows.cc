@@ -15,7 +15,7 @@
 #include "iceberg/puffin/puffin.h"
 #include "iceberg/rows/merge_source.h"
 #include "iceberg/rows/row_change.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 #include "iceberg/scan/projection.h"
 
 namespace firn::iceberg {

@@ -12,7 +12,7 @@
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/puffin/puffin.h"
 #include "iceberg/scan/delete_cache.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 #include "iceberg/write/delete_writer.h"
 
 namespace firn::iceberg {

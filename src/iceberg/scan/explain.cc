@@ -1,6 +1,6 @@
 #include "iceberg/scan/explain.h"
 
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 #include "iceberg/scan/plan.h"
 #include "iceberg/scan/task_reader.h"
 

@@ -10,7 +10,7 @@
 #include "iceberg/manifest/snapshot_manifests.h"
 #include "iceberg/scan/delete_cache.h"
 #include "iceberg/scan/delete_index.h"
-#include "iceberg/scan/parallel.h"
+#include "base/parallel.h"
 #include "iceberg/scan/projection.h"
 #include "iceberg/scan/snapshot_choice.h"
 

@@ -1,4 +1,5 @@
 #include "iceberg/scan/task_reader.h"
+#include "base/parallel.h"
 
 #include <algorithm>
 
@@ -124,6 +125,8 @@ ParquetReadRequest TaskReader::request() const {
   request.batch_rows_max = options_.batch_rows_max;
   request.file_size_bytes = task_.file.file_size_bytes;
   request.counters = options_.counters;
+  // Threads that have no file of their own help with the columns of this one.
+  request.column_threads = thread_count(options_.threads) / static_cast<int>(std::max<size_t>(1, plan_.tasks.size()));
   return request;
 }
 

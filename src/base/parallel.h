@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace firn::iceberg {
+namespace firn {
 
 // 0 as the hardware's number of threads.
 inline int thread_count(int threads) {
@@ -38,4 +38,4 @@ void parallel_for(size_t count, int threads, const Body& body) {
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace firn::iceberg
+}  // namespace firn
