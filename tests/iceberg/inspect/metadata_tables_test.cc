@@ -1,4 +1,7 @@
 // Metadata tables: columns as Java Iceberg names and types them, rows as the table's history makes them.
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -126,6 +129,7 @@ TEST(MetadataTables, SnapshotsHistoryAndRefsTellTheHistory) {
 
 TEST(MetadataTables, TheMetadataLogEndsWithTheFileItself) {
   RealTable table;
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // else the table is as old as its snapshot
   const int64_t first = table.append_ids({1});
   const LoadedTable head = table.ops().load();
   const auto rows = rows_of(table, "metadata_log_entries", {.metadata_path = head.metadata_path});
