@@ -15,8 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                Field{.id = 7, .name = "b", .type = Type::primitive(TypeId::binary)}});
   return firn::fuzz::read_hostile(data, size, [](std::string_view bytes) {
     const bool is_json = bytes.starts_with('{');
-    const ExpressionPtr parsed = is_json ? expression_from_json(firn::parse_json(bytes, "fuzz"), "fuzz")
-                                         : parse_expression(bytes);
+    const ExpressionPtr parsed =
+        is_json ? expression_from_json(firn::parse_json(bytes, "fuzz"), "fuzz") : parse_expression(bytes);
     const std::string text = to_string(*parsed);
     if (!is_json && to_string(*parse_expression(text)) != text) __builtin_trap();
     bind(*parsed, kSchema);

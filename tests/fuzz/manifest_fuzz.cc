@@ -8,8 +8,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Schema kSchema({Field{.id = 1, .name = "id", .type = Type::primitive(TypeId::long_)},
                                Field{.id = 2, .name = "name", .type = Type::primitive(TypeId::string)},
                                Field{.id = 3, .name = "ts", .type = Type::primitive(TypeId::timestamptz)}});
-  static const PartitionSpec kSpec =
-      make_partition_spec({{"id", "bucket[16]"}, {"name", "truncate[2]"}, {"ts", "day"}, {"name", "identity"}}, kSchema);
+  static const PartitionSpec kSpec = make_partition_spec(
+      {{"id", "bucket[16]"}, {"name", "truncate[2]"}, {"ts", "day"}, {"name", "identity"}}, kSchema);
   return firn::fuzz::read_hostile(data, size, [](std::string_view bytes) {
     ManifestFile manifest;
     manifest.manifest_path = "fuzz.avro";

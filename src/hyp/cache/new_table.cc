@@ -12,7 +12,6 @@
 namespace firn::hyp {
 namespace {
 
-
 std::map<std::string, std::string> table_properties() {
   std::map<std::string, std::string> properties = {
       {"format-version", "3"},

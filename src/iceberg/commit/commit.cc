@@ -14,15 +14,6 @@
 namespace firn::iceberg {
 namespace {
 
-BackoffOptions retry_options(const TableMetadata& metadata) {
-  BackoffOptions options;
-  options.num_retries = metadata.int_property("commit.retry.num-retries", options.num_retries);
-  options.min_wait_ms = metadata.int_property("commit.retry.min-wait-ms", options.min_wait_ms);
-  options.max_wait_ms = metadata.int_property("commit.retry.max-wait-ms", options.max_wait_ms);
-  options.total_ms = metadata.int_property("commit.retry.total-timeout-ms", options.total_ms);
-  return options;
-}
-
 // Versions seen by loading may be another process's, not durable yet: before their content is acted upon (P10.8, P15).
 void sync_metadata_folder(TableOperations& table, const TableMetadata& metadata) {
   table.io()->sync_folder(join_path(metadata.location, "metadata"));

@@ -56,6 +56,15 @@ const std::string* find_property(const Snapshot& snapshot, const std::string& ke
 
 }  // namespace
 
+BackoffOptions retry_options(const TableMetadata& metadata) {
+  BackoffOptions options;
+  options.num_retries = metadata.int_property("commit.retry.num-retries", options.num_retries);
+  options.min_wait_ms = metadata.int_property("commit.retry.min-wait-ms", options.min_wait_ms);
+  options.max_wait_ms = metadata.int_property("commit.retry.max-wait-ms", options.max_wait_ms);
+  options.total_ms = metadata.int_property("commit.retry.total-timeout-ms", options.total_ms);
+  return options;
+}
+
 const Snapshot* branch_head(const TableMetadata& base, const std::string& branch) {
   const auto ref = base.refs.find(branch);
   if (ref == base.refs.end()) return base.current_snapshot();

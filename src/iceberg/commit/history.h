@@ -5,9 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "base/backoff.h"
 #include "iceberg/commit/commit.h"
 
 namespace firn::iceberg {
+
+// The waits between the tries of a commit: the table's commit.retry.*.
+BackoffOptions retry_options(const TableMetadata& metadata);
 
 // The snapshot that a commit to `branch` follows: its head, or main's where the branch is not there yet; nullptr: none.
 // Throws invalid_argument if `branch` is a tag.

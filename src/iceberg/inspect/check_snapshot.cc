@@ -5,12 +5,12 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "iceberg/avro/container.h"
 #include "iceberg/inspect/check_file.h"
 #include "iceberg/manifest/file_identity.h"
 #include "iceberg/manifest/snapshot_manifests.h"
 #include "iceberg/puffin/puffin.h"
-#include "base/parallel.h"
 #include "iceberg/scan/scan.h"
 
 #include <arrow/array.h>

@@ -8,13 +8,13 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "base/span.h"
 #include "iceberg/commit/commit.h"
 #include "iceberg/commit/history.h"
 #include "iceberg/maintain/dangling_deletes.h"
 #include "iceberg/maintain/remove_files.h"
 #include "iceberg/manifest/file_identity.h"
-#include "base/parallel.h"
 #include "iceberg/scan/scan.h"
 #include "iceberg/write/append_writer.h"
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/parallel.h"
 #include "iceberg/maintain/reach.h"
 #include "iceberg/manifest/file_identity.h"
 #include "iceberg/manifest/snapshot_manifests.h"
-#include "base/parallel.h"
 
 namespace firn::iceberg {
 namespace {

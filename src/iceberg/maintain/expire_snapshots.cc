@@ -11,12 +11,12 @@
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "base/span.h"
 #include "iceberg/commit/commit.h"
 #include "iceberg/maintain/reach.h"
 #include "iceberg/maintain/remove_files.h"
 #include "iceberg/metadata/changes.h"
-#include "base/parallel.h"
 
 namespace firn::iceberg {
 namespace {

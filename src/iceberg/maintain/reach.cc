@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "iceberg/manifest/snapshot_manifests.h"
 #include "base/parallel.h"
+#include "iceberg/manifest/snapshot_manifests.h"
 
 namespace firn::iceberg {
 namespace {

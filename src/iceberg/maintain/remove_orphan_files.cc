@@ -10,13 +10,13 @@
 #include "base/error.h"
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "base/span.h"
 #include "base/uri.h"
 #include "iceberg/catalog/head.h"
 #include "iceberg/catalog/version_files.h"
 #include "iceberg/maintain/reach.h"
 #include "iceberg/maintain/remove_files.h"
-#include "base/parallel.h"
 
 namespace firn::iceberg {
 namespace {

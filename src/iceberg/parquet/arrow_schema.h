@@ -25,9 +25,9 @@ Schema from_arrow_schema(const arrow::Schema& schema);
 std::optional<int32_t> field_id_of(const arrow::Field& field);
 
 // `batch` as `target`'s columns: matched by field id where the batch has ids, else by name; casts where Arrow's type
-// differs without loss (large_utf8, dictionary, other time units); missing ones have their write default, or null. Throws
-// schema_mismatch naming the column for a type that does not convert, a null in a required column, and an unknown
-// column.
+// differs without loss (large_utf8, dictionary, other time units); missing ones have their write default, or null.
+// Throws schema_mismatch naming the column for a type that does not convert, a null in a required column, and an
+// unknown column.
 std::shared_ptr<arrow::RecordBatch> conform(const std::shared_ptr<arrow::RecordBatch>& batch, const Schema& target);
 
 }  // namespace firn::iceberg

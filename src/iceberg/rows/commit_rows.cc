@@ -4,20 +4,12 @@
 
 #include "base/backoff.h"
 #include "base/uri.h"
+#include "iceberg/commit/history.h"
 #include "iceberg/rows/row_change.h"
 
 namespace firn::iceberg {
 
 namespace {
-
-BackoffOptions retry_options(const TableMetadata& metadata) {
-  BackoffOptions options;
-  options.num_retries = metadata.int_property("commit.retry.num-retries", options.num_retries);
-  options.min_wait_ms = metadata.int_property("commit.retry.min-wait-ms", options.min_wait_ms);
-  options.max_wait_ms = metadata.int_property("commit.retry.max-wait-ms", options.max_wait_ms);
-  options.total_ms = metadata.int_property("commit.retry.total-timeout-ms", options.total_ms);
-  return options;
-}
 
 // Removes what this try wrote of its own.
 void discard_own(PreparedRows prepared, const WrittenFiles* reused, FileIO& io) {

@@ -5,6 +5,7 @@
 #include <arrow/array.h>
 
 #include "base/arrow_status.h"
+#include "base/parallel.h"
 #include "base/span.h"
 #include "iceberg/commit/history.h"
 #include "iceberg/expr/row_filter.h"
@@ -12,7 +13,6 @@
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/puffin/puffin.h"
 #include "iceberg/rows/row_change.h"
-#include "base/parallel.h"
 #include "iceberg/scan/row_json.h"
 
 namespace firn::iceberg {

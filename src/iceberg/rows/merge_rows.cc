@@ -9,13 +9,13 @@
 #include <arrow/util/byte_size.h>
 
 #include "base/arrow_status.h"
+#include "base/parallel.h"
 #include "base/span.h"
 #include "iceberg/parquet/array_adapter.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/puffin/puffin.h"
 #include "iceberg/rows/merge_source.h"
 #include "iceberg/rows/row_change.h"
-#include "base/parallel.h"
 #include "iceberg/scan/projection.h"
 
 namespace firn::iceberg {

@@ -7,12 +7,12 @@
 
 #include "base/arrow_status.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "iceberg/commit/history.h"
 #include "iceberg/manifest/file_identity.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/puffin/puffin.h"
 #include "iceberg/scan/delete_cache.h"
-#include "base/parallel.h"
 #include "iceberg/write/delete_writer.h"
 
 namespace firn::iceberg {

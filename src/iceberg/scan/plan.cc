@@ -6,11 +6,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/span.h"
 #include "iceberg/manifest/snapshot_manifests.h"
 #include "iceberg/scan/delete_cache.h"
 #include "iceberg/scan/delete_index.h"
-#include "base/parallel.h"
 #include "iceberg/scan/projection.h"
 #include "iceberg/scan/snapshot_choice.h"
 

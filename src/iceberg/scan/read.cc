@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "iceberg/parquet/arrow_schema.h"
 #include "base/parallel.h"
+#include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/scan/task_reader.h"
 
 namespace firn::iceberg {

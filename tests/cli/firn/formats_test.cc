@@ -146,7 +146,8 @@ TEST_F(RowFormats, AWrongValueIsNamedWithItsPlace) {
   refused("x.ndjson", "{\"id\":1,\"price\":\"0.0000000001\"}\n", "is no decimal(38,9)");
   refused("x.ndjson", "{\"id\":1,\"st\":{\"x\":\"a\"}}\n", "column st.x: 'a' is no int");
   refused("x.ndjson", "{\"id\":[1]}\n", "column id: 'an array' is no long");
-  refused("x.ndjson", "{\"id\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}\n", "x.ndjson line 1");
+  refused("x.ndjson", "{\"id\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}\n",
+          "x.ndjson line 1");
   refused("x.ndjson", "{\"id\":1,\"st\":{\"z\":1}}\n", "column st: the struct has no field 'z'");
   refused("x.ndjson", "{\"id\":1,\"fx\":\"00\"}\n", "column fx: '00' is no fixed[3]");
   refused("x.csv", "id,day\n1,2024-01-01\n2,soon\n", "x.csv row 2: column day: 'soon' is no date");
