@@ -17,19 +17,10 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
 }
 
-bool needs_v3(const Type& type) {
-  switch (type.id()) {
-    case TypeId::timestamp_ns:
-    case TypeId::timestamptz_ns:
-    case TypeId::unknown:
-    case TypeId::variant:
-    case TypeId::geometry:
-    case TypeId::geography:
-      return true;
-    default:
-      return std::any_of(type.fields().begin(), type.fields().end(),
-                         [](const Field& field) { return needs_v3(*field.type); });
-  }
+// The type, or one that it is made of.
+bool needs_v3_anywhere(const Type& type) {
+  return needs_v3(type.id()) || std::any_of(type.fields().begin(), type.fields().end(),
+                                            [](const Field& field) { return needs_v3_anywhere(*field.type); });
 }
 
 // `type` of the same kind with other fields.
@@ -299,7 +290,7 @@ void SchemaUpdate::add_column(const NewColumn& column) {
   const std::string full_name = parent_id == 0 ? column.name : schema_.full_name(parent_id) + "." + column.name;
 
   if (!column.type) fail(ErrorKind::invalid_argument, "Column {} needs a type", full_name);
-  if (format_version_ < 3 && needs_v3(*column.type))
+  if (format_version_ < 3 && needs_v3_anywhere(*column.type))
     fail(ErrorKind::invalid_argument, "Column {}: type {} needs format version 3; upgrade the table first", full_name,
          column.type->to_string());
   if (column.required && column.type->id() == TypeId::unknown)

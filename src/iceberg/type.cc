@@ -171,6 +171,20 @@ std::string Type::to_string() const {
   return text + ">";
 }
 
+bool needs_v3(TypeId id) {
+  switch (id) {
+    case TypeId::timestamp_ns:
+    case TypeId::timestamptz_ns:
+    case TypeId::unknown:
+    case TypeId::variant:
+    case TypeId::geometry:
+    case TypeId::geography:
+      return true;
+    default:
+      return false;
+  }
+}
+
 TypePtr parse_primitive_type(std::string_view text) {
   text = trim(text);
   for (const PrimitiveName& primitive : kPrimitives)

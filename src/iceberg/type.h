@@ -94,6 +94,11 @@ inline bool is_nanos(const Type& type) {
   return type.id() == TypeId::timestamp_ns || type.id() == TypeId::timestamptz_ns;
 }
 
+// Whether format versions below 3 lack the type itself; what it is made of is not looked at.
+bool needs_v3(TypeId id);
+// Whether values of the type have one order, so that they can have bounds and be keys.
+inline bool has_order(const Type& type) { return type.id() < TypeId::unknown; }
+
 // The type that Type::to_string spells as `text` (white space around parameters allowed), nested ones aside; nullptr if
 // it is none. Throws invalid_argument for parameters out of range.
 TypePtr parse_primitive_type(std::string_view text);

@@ -158,6 +158,32 @@ TEST_F(LocalFileIOTest, ListsFilesInByteOrderAndIgnoresLeftovers) {
             (std::vector<std::string>{"file://" + folder_ / "a/x", "file://" + folder_ / "a/y/z"}));
 }
 
+// Case 19: names are opaque bytes. What is written under one is listed, read, replaced and removed under the same.
+TEST_F(LocalFileIOTest, TakesNamesAsTheyAre) {
+  const std::vector<std::string> names = {"with space", "with%20space", "plus+plus", "amp&",        "hash#", "ü",
+                                          "a=b",        "x%2Fy",        "what?",     "back\\slash", "~",     "%"};
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    create_file(*io_, folder_ / "data/" + name, name);
+    EXPECT_TRUE(io_->put_if_absent(folder_ / "metadata/" + name, name));
+    EXPECT_FALSE(io_->put_if_absent(folder_ / "metadata/" + name, "another"));
+  }
+  for (const char* folder : {"data", "metadata"}) {
+    const std::vector<FileInfo> files = io_->list(folder_ / folder, true);
+    EXPECT_EQ(files.size(), names.size());
+    for (const FileInfo& file : files) EXPECT_EQ(io_->read(file.path), file.path.substr(file.path.rfind('/') + 1));
+  }
+  for (const std::string& name : names) {
+    const std::string path = folder_ / "data/" + name;
+    EXPECT_EQ(io_->read(path), name);
+    io_->replace(path, "new");
+    EXPECT_EQ(io_->stat(path)->size_bytes, 3);
+    io_->remove(path);
+    EXPECT_EQ(io_->stat(path), std::nullopt);
+  }
+  EXPECT_TRUE(io_->list(folder_ / "data", true).empty());
+}
+
 TEST_F(LocalFileIOTest, RemovesAndIsHappyWhereNothingIs) {
   create_file(*io_, folder_ / "a", "1");
   io_->remove("file:" + folder_ / "a");

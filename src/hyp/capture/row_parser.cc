@@ -198,7 +198,7 @@ bool RowParser::parse_fields(ColumnParser& parser, int depth) {
   scanner_.skip_space();
   for (bool more = !scanner_.take('}'); more;) {
     if (scanner_.peek() != '"') return malformed(scanner_.at_end() ? "the line ends too early" : "expected a key");
-    int32_t& predicted = keys.next[static_cast<size_t>(previous + 1)];
+    int32_t& predicted = keys.next[static_cast<size_t>(previous) + 1];
     int32_t index = -1;
     std::string_view name;
     if (predicted < num_columns && scanner_.take_text(keys.quoted[static_cast<size_t>(predicted)])) {

@@ -132,8 +132,8 @@ void Spool::State::recover(bool is_new) {
   next_segment = std::max<int64_t>(progress.segment, 1);
   if (!numbers.empty()) next_segment = std::max(next_segment, numbers.back() + 1);
   // Above every number that was ever used here, even if the files that say so are lost or of an older backup: tables
-  // may have markers past them (P6.1). Nobody begins a hundred segments a second.
-  if (!is_new) next_segment = std::max(next_segment, now_ms() / 10);
+  // may have markers past them (P6.1). Nobody begins a thousand segments a second.
+  if (!is_new) next_segment = std::max(next_segment, now_ms());
   // A crash between saving the progress and deleting what is before it (P6.3).
   for (const int64_t number : numbers) {
     if (number < progress.segment) remove_file(segment_path(folder, number));
@@ -201,7 +201,7 @@ Spool::Spool(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Spool::~Spool() {
   State& state = *state_;
-  if (!state.current || state.unsynced_bytes > 0) return;
+  if (!state.current || state.unsynced_bytes > 0 || is_program_stopped()) return;
   try {
     // Lets a later open() tell damage to the last frames from a torn tail. Nothing rests on it, so it is not synced.
     state.current->append(encode_end(state.synced));
@@ -312,6 +312,7 @@ void Spool::State::abandon_current() {
   }
   // Until that frame is there, readers and a restart would take the tail for good. Only a help: the cut is not synced.
   const std::string path = segment_path(folder, number);
+  if (is_program_stopped()) return;
   has_loose_tail = ::truncate(path.c_str(), static_cast<off_t>(end)) != 0 && errno != ENOENT;
 }
 
@@ -602,7 +603,7 @@ AtomicAppend::AtomicAppend(Spool& spool)
 }
 
 AtomicAppend::~AtomicAppend() {
-  if (state_->is_committed) return;
+  if (state_->is_committed || is_program_stopped()) return;
   // Best effort: the next open() removes what stays.
   if (::unlink(state_->path.c_str()) != 0) spdlog::debug("remove {}: {}", state_->path, std::strerror(errno));
 }

@@ -177,7 +177,7 @@ std::optional<Value> to_literal(duckdb_connection connection, const Json& node, 
   if (type.id() == TypeId::decimal) column_type = fmt::format("DECIMAL({},{})", type.precision(), type.scale());
   const auto text = cast_by_duckdb(connection, *constant, column_type);
   if (!text) return std::nullopt;
-  const auto literal = parse_literal(*text, type);
+  auto literal = parse_literal(*text, type);
   if (!literal) return std::nullopt;
   try {  // what firn cannot read as such a literal (infinity, years BC) proves nothing
     const iceberg::Schema schema({{1, "c", false, std::make_shared<const iceberg::Type>(type), "", {}, {}}});

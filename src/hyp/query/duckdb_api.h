@@ -19,24 +19,24 @@ enum duckdb_pending_state {
 };
 enum duckdb_statement_type { DUCKDB_STATEMENT_SELECT = 1, DUCKDB_STATEMENT_EXPLAIN = 4 };
 
-using duckdb_database = struct _duckdb_database*;
-using duckdb_connection = struct _duckdb_connection*;
-using duckdb_config = struct _duckdb_config*;
-using duckdb_prepared_statement = struct _duckdb_prepared_statement*;
-using duckdb_extracted_statements = struct _duckdb_extracted_statements*;
-using duckdb_pending_result = struct _duckdb_pending_result*;
-using duckdb_logical_type = struct _duckdb_logical_type*;
-using duckdb_data_chunk = struct _duckdb_data_chunk*;
-using duckdb_vector = struct _duckdb_vector*;
-using duckdb_value = struct _duckdb_value*;
-using duckdb_table_function = struct _duckdb_table_function*;
-using duckdb_bind_info = struct _duckdb_bind_info*;
-using duckdb_init_info = struct _duckdb_init_info*;
-using duckdb_function_info = struct _duckdb_function_info*;
-using duckdb_replacement_scan_info = struct _duckdb_replacement_scan_info*;
-using duckdb_error_data = struct _duckdb_error_data*;
-using duckdb_arrow_options = struct _duckdb_arrow_options*;
-using duckdb_arrow_converted_schema = struct _duckdb_arrow_converted_schema*;
+using duckdb_database = struct duckdb_database_object*;
+using duckdb_connection = struct duckdb_connection_object*;
+using duckdb_config = struct duckdb_config_object*;
+using duckdb_prepared_statement = struct duckdb_prepared_statement_object*;
+using duckdb_extracted_statements = struct duckdb_extracted_statements_object*;
+using duckdb_pending_result = struct duckdb_pending_result_object*;
+using duckdb_logical_type = struct duckdb_logical_type_object*;
+using duckdb_data_chunk = struct duckdb_data_chunk_object*;
+using duckdb_vector = struct duckdb_vector_object*;
+using duckdb_value = struct duckdb_value_object*;
+using duckdb_table_function = struct duckdb_table_function_object*;
+using duckdb_bind_info = struct duckdb_bind_info_object*;
+using duckdb_init_info = struct duckdb_init_info_object*;
+using duckdb_function_info = struct duckdb_function_info_object*;
+using duckdb_replacement_scan_info = struct duckdb_replacement_scan_info_object*;
+using duckdb_error_data = struct duckdb_error_data_object*;
+using duckdb_arrow_options = struct duckdb_arrow_options_object*;
+using duckdb_arrow_converted_schema = struct duckdb_arrow_converted_schema_object*;
 
 struct duckdb_result {
   idx_t deprecated_column_count;

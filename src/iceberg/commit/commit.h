@@ -34,7 +34,7 @@ struct TryPlan {
 // `snapshot_id` and `sequence_number` are those the new snapshot will have on this base (0 if the commit has none).
 using PlanTry = std::function<TryPlan(const TableMetadata& base, int64_t snapshot_id, int64_t sequence_number)>;
 
-// Which files of the base a change replaces or takes away, beyond those it names.
+// One partition: a spec of the table, and a value for each of its fields in the spec's order.
 struct PartitionTuple {
   int32_t spec_id = 0;
   std::vector<Value> values;
@@ -75,7 +75,8 @@ struct SnapshotChange {
   // Manifests of the base that are written anew: true for those to be gathered by spec and content
   // ("rewrite manifests"; operation replace). Entries keep their numbers.
   std::function<bool(const ManifestFile&)> rewrites_manifest;
-  std::map<std::string, std::string> summary;  // added to Iceberg's own counts
+  std::optional<int64_t> manifest_target_bytes;  // of those; nullopt: the table's commit.manifest.target-size-bytes
+  std::map<std::string, std::string> summary;    // added to Iceberg's own counts
   std::optional<CommitId> commit_id;
   PlanTry plan_try;  // may be empty
 };

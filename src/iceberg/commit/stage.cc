@@ -306,8 +306,8 @@ std::vector<ManifestFile> StagedSnapshot::cluster(const TableMetadata& base, con
     size_bytes += part.manifest_length;
   }
   std::stable_sort(entries.begin(), entries.end(), partition_less);
-  const int64_t target_bytes =
-      std::max<int64_t>(1, base.int_property("commit.manifest.target-size-bytes", kManifestTargetBytes));
+  const int64_t target_bytes = std::max<int64_t>(1, change_.manifest_target_bytes.value_or(base.int_property(
+                                                        "commit.manifest.target-size-bytes", kManifestTargetBytes)));
   const size_t num_manifests = static_cast<size_t>((size_bytes + target_bytes - 1) / target_bytes);
   const size_t step = std::max<size_t>(1, (entries.size() + num_manifests - 1) / std::max<size_t>(1, num_manifests));
   std::vector<ManifestFile> written;
@@ -383,7 +383,7 @@ StagedSnapshot::~StagedSnapshot() {
 
 void StagedSnapshot::remove(const std::string& path) {
   try {
-    fault_point("commit.remove_staged");
+    if (!survives_fault_point("commit.remove_staged")) return;
     io_->remove(path);
   } catch (const Error& e) {
     // Named by no snapshot, it falls to orphan removal.

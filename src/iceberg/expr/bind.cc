@@ -53,8 +53,6 @@ bool is_null_test(Op op) { return op == Op::is_null || op == Op::not_null; }
 bool is_nan_test(Op op) { return op == Op::is_nan || op == Op::not_nan; }
 bool is_prefix_test(Op op) { return op == Op::starts_with || op == Op::not_starts_with; }
 
-bool has_order(const Type& type) { return type.id() < TypeId::unknown; }
-
 class Binder {
  public:
   Binder(const Schema& schema, bool case_sensitive) : schema_(schema), case_sensitive_(case_sensitive) {}

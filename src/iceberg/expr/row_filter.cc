@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <unordered_set>
 
@@ -302,7 +303,7 @@ template <class Float>
 void test_nan(const arrow::Array& array, bool wanted, Mask& mask) {
   const Float* values = array.data()->GetValues<Float>(1);
   fill(
-      mask, [values](size_t i) { return values[i]; }, [wanted](Float v) { return (v != v) == wanted; });
+      mask, [values](size_t i) { return values[i]; }, [wanted](Float v) { return std::isnan(v) == wanted; });
 }
 
 Value value_at(const arrow::Array& array, int64_t i) {

@@ -103,18 +103,6 @@ class EntryCheck {
     }
   }
 
-  static bool has_order(const Type& type) {
-    switch (type.id()) {
-      case TypeId::unknown:
-      case TypeId::variant:
-      case TypeId::geometry:
-      case TypeId::geography:
-        return false;
-      default:
-        return !type.is_nested();
-    }
-  }
-
   template <class... Args>
   void error(std::string_view code, fmt::format_string<Args...> format, Args&&... args) {
     findings_.error(code, file_.file_path, fmt::format(format, std::forward<Args>(args)...));
@@ -309,7 +297,7 @@ class ContentCheck {
         return;
       }
       default:
-        if (EntryCheck::has_order(*field.type) && has_metrics(field.id)) observe_leaf(array, field);
+        if (has_order(*field.type) && has_metrics(field.id)) observe_leaf(array, field);
     }
   }
 

@@ -83,11 +83,6 @@ class MetadataCheck {
     }
   }
 
-  static bool needs_v3(TypeId id) {
-    return id == TypeId::timestamp_ns || id == TypeId::timestamptz_ns || id == TypeId::unknown ||
-           id == TypeId::variant || id == TypeId::geometry || id == TypeId::geography;
-  }
-
   void check_identifier(const Schema& schema, int32_t id, const std::string& object) {
     if (schema.find_field(id) == nullptr) {
       error("identifier-field-invalid", object, "identifier field {} is no column", id);

@@ -17,6 +17,7 @@
 #include "iceberg/manifest/file_identity.h"
 #include "iceberg/scan/scan.h"
 #include "iceberg/write/append_writer.h"
+#include "iceberg/write/file_pages.h"
 
 namespace firn::iceberg {
 namespace {
@@ -156,7 +157,7 @@ class Planner {
 // One snapshot's groups: read, written and committed.
 class Rewriter {
  public:
-  Rewriter(TableOperations& table, LoadedTable base, ScanPlan plan, const CompactOptions& options,
+  Rewriter(TableOperations& table, const LoadedTable& base, ScanPlan plan, const CompactOptions& options,
            CompactResult& result)
       : table_(table),
         metadata_(base.metadata),
@@ -213,18 +214,6 @@ class Rewriter {
     group.added = writer.finish();
     group.runs_spilled = writer.runs_spilled();
     fault_point("compact.written");
-  }
-
-  // A page counts when it is full: small files want small ones, else they come out smaller than asked for, and would be
-  // rewritten again.
-  static TableMetadata with_pages_for(TableMetadata metadata, int64_t file_bytes) {
-    const auto limit = [&](const char* property, int64_t standard, int64_t bytes_max) {
-      const int64_t bytes = metadata.int_property(property, standard);
-      if (bytes > bytes_max) metadata.properties[property] = std::to_string(std::max<int64_t>(bytes_max, 4 << 10));
-    };
-    limit("write.parquet.page-size-bytes", 1 << 20, file_bytes / 64);
-    limit("write.parquet.dict-size-bytes", 2 << 20, file_bytes / 32);
-    return metadata;
   }
 
   static int64_t batch_rows(const Group& group, int64_t memory_bytes) {

@@ -79,9 +79,9 @@ class Locations {
     }
     return result;
   }
-  static std::string mapped(std::string text, const std::map<std::string, std::string>& equal) {
+  static std::string mapped(const std::string& text, const std::map<std::string, std::string>& equal) {
     const auto found = equal.find(text);
-    return found == equal.end() ? std::move(text) : found->second;
+    return found == equal.end() ? text : found->second;
   }
 
   const OrphanOptions& options_;
@@ -153,7 +153,9 @@ class OrphanSearch {
     if (const auto rest = paths_.rest_below(folder_, table_.location())) folder_ = folders.location + *rest;
     std::optional<std::string> rest;
     for (const std::string& root : {folders.location, folders.data, folders.metadata}) {
-      if (!rest && (rest = paths_.rest_below(folder_, root))) check_no_table_above(root, *rest);
+      if (rest) break;
+      rest = paths_.rest_below(folder_, root);
+      if (rest) check_no_table_above(root, *rest);
     }
     if (!rest) {
       fail(ErrorKind::invalid_argument,

@@ -110,25 +110,8 @@ RewriteManifestsResult rewrite_manifests(TableOperations& table, const RewriteMa
   change.summary = options.summary;
   change.merge_manifests = false;
   change.rewrites_manifest = [&](const ManifestFile& manifest) { return chosen.contains(manifest.manifest_path); };
-  CommitResult commit;
-  if (options.target_size_bytes) {
-    // Staging goes by the property, which is as it was when the version is published.
-    std::optional<std::string> before;
-    const MetadataChange set = [&](TableMetadata& next) {
-      const auto found = next.properties.find(kTargetProperty);
-      before = found == next.properties.end() ? std::nullopt : std::optional(found->second);
-      next.properties[kTargetProperty] = std::to_string(target_bytes);
-      return true;
-    };
-    const MetadataChange restore = [&](TableMetadata& next) {
-      next.properties.erase(kTargetProperty);
-      if (before) next.properties[kTargetProperty] = *before;
-      return true;
-    };
-    commit = commit_transaction(table, {set, change, restore});
-  } else {
-    commit = commit_snapshot(table, change);
-  }
+  change.manifest_target_bytes = target_bytes;
+  const CommitResult commit = commit_snapshot(table, change);
   result.snapshot_id = commit.snapshot_id;
   const Snapshot* snapshot = commit.table.metadata->find_snapshot(commit.snapshot_id);
   for (const ManifestFile& manifest : manifests_of(*commit.table.metadata, *snapshot, *table.io())) {

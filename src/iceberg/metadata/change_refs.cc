@@ -188,8 +188,7 @@ bool remove_snapshots(TableMetadata& metadata, const std::vector<int64_t>& snaps
     if (ids.contains(ref.snapshot_id))
       fail(ErrorKind::invalid_argument, "table {}: snapshot {} is the head of {}: move or remove that ref first",
            metadata.location, ref.snapshot_id, name);
-  if (std::erase_if(metadata.snapshots, [&](const Snapshot& s) { return ids.contains(s.snapshot_id); }) == 0)
-    return false;
+  if (metadata.snapshots.erase_if([&](const Snapshot& s) { return ids.contains(s.snapshot_id); }) == 0) return false;
 
   // Up to the last removed one the log has a gap, and a time there would be answered wrongly.
   std::vector<SnapshotLogEntry> log;

@@ -56,6 +56,32 @@ void check_names(const PartitionSpec& spec, const Schema& before, const Schema& 
   }
 }
 
+// Properties that name a column in their key.
+constexpr std::string_view kColumnProperties[] = {
+    "write.metadata.metrics.column.", "write.parquet.bloom-filter-enabled.column.",
+    "write.parquet.bloom-filter-fpp.column.", "write.parquet.bloom-filter-ndv.column.",
+    "write.parquet.stats-enabled.column."};
+
+// They follow a renamed column, and go with a dropped one: they would else be for a later column of that name.
+void update_column_properties(std::map<std::string, std::string>& properties, const Schema& before,
+                              const Schema& after) {
+  std::map<std::string, std::string> moved;
+  for (const std::string_view prefix : kColumnProperties) {
+    for (auto it = properties.lower_bound(std::string(prefix));
+         it != properties.end() && it->first.starts_with(prefix);) {
+      const Field* field = before.find_field(std::string_view(it->first).substr(prefix.size()));
+      const bool is_dropped = field != nullptr && after.find_field(field->id) == nullptr;
+      if (field == nullptr || (!is_dropped && before.full_name(field->id) == after.full_name(field->id))) {
+        ++it;
+        continue;
+      }
+      if (!is_dropped) moved.emplace(std::string(prefix) + after.full_name(field->id), it->second);
+      it = properties.erase(it);
+    }
+  }
+  for (auto& [key, value] : moved) properties[key] = std::move(value);
+}
+
 }  // namespace
 
 bool update_schema(TableMetadata& metadata, const std::function<void(SchemaUpdate&)>& edit,
@@ -76,6 +102,7 @@ bool update_schema(TableMetadata& metadata, const std::function<void(SchemaUpdat
   }
   set_current_schema(metadata, after.schema, after.last_column_id);
   if (mapping_text) metadata.properties[kNameMappingProperty] = std::move(*mapping_text);
+  update_column_properties(metadata.properties, before, metadata.schema());
   return true;
 }
 

@@ -1,4 +1,9 @@
 // Writing metadata JSON, members in the order of Java's (Iceberg spec, Appendix C, "Table Metadata and Snapshots").
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "iceberg/metadata/table_metadata.h"
@@ -51,7 +56,49 @@ Json array_of(const Container& values, Function&& to_element) {
   return array;
 }
 
+// The text of an object, member by member: what grows with the snapshots kept is added as text, without building Json
+// of it.
+class ObjectText {
+ public:
+  void add(const std::string& key, const Json& value) { begin(key) += value.dump(); }
+  // `append_element(text, index)` for each of `size`.
+  template <class Append>
+  void add_array(const std::string& key, size_t size, Append append_element) {
+    std::string& text = begin(key);
+    text += '[';
+    for (size_t i = 0; i < size; ++i) {
+      if (i > 0) text += ',';
+      append_element(text, i);
+    }
+    text += ']';
+  }
+  // Those that were not added.
+  void add_unknown(const Json& members) {
+    if (members.is_null()) return;
+    for (const auto& [key, value] : members.items())
+      if (std::find(keys_.begin(), keys_.end(), key) == keys_.end()) add(key, value);
+  }
+  std::string finish() && { return std::move(text_ += '}'); }
+
+ private:
+  std::string& begin(const std::string& key) {
+    text_ += keys_.empty() ? '{' : ',';
+    keys_.push_back(key);
+    text_ += Json(key).dump();
+    return text_ += ':';
+  }
+
+  std::string text_;
+  std::vector<std::string> keys_;
+};
+
 }  // namespace
+
+const std::string& SnapshotList::json(size_t index) const {
+  const Kept& kept = *slots_[index].kept;
+  std::call_once(kept.has_json, [&] { kept.json = snapshot_to_json(kept.snapshot).dump(); });
+  return kept.json;
+}
 
 std::string serialize_table_metadata(const TableMetadata& metadata) {
   if (metadata.format_version != 2 && metadata.format_version != 3)
@@ -62,46 +109,51 @@ std::string serialize_table_metadata(const TableMetadata& metadata) {
          metadata.location, metadata.format_version);
   const bool is_v3 = metadata.format_version >= 3;
 
-  Json json = Json::object();
-  json["format-version"] = metadata.format_version;
-  json["table-uuid"] = metadata.table_uuid;
-  json["location"] = metadata.location;
-  json["last-sequence-number"] = metadata.last_sequence_number;
-  json["last-updated-ms"] = metadata.last_updated_ms;
-  json["last-column-id"] = metadata.last_column_id;
-  json["current-schema-id"] = metadata.current_schema_id;
-  json["schemas"] = array_of(metadata.schemas, [](const Schema& schema) { return schema.to_json(); });
-  json["default-spec-id"] = metadata.default_spec_id;
-  json["partition-specs"] =
-      array_of(metadata.partition_specs, [](const PartitionSpec& spec) { return spec.to_json(); });
-  json["last-partition-id"] = metadata.last_partition_id;
-  json["default-sort-order-id"] = metadata.default_sort_order_id;
-  json["sort-orders"] = array_of(metadata.sort_orders, [](const SortOrder& order) { return order.to_json(); });
+  ObjectText text;
+  text.add("format-version", metadata.format_version);
+  text.add("table-uuid", metadata.table_uuid);
+  text.add("location", metadata.location);
+  text.add("last-sequence-number", metadata.last_sequence_number);
+  text.add("last-updated-ms", metadata.last_updated_ms);
+  text.add("last-column-id", metadata.last_column_id);
+  text.add("current-schema-id", metadata.current_schema_id);
+  text.add("schemas", array_of(metadata.schemas, [](const Schema& schema) { return schema.to_json(); }));
+  text.add("default-spec-id", metadata.default_spec_id);
+  text.add("partition-specs",
+           array_of(metadata.partition_specs, [](const PartitionSpec& spec) { return spec.to_json(); }));
+  text.add("last-partition-id", metadata.last_partition_id);
+  text.add("default-sort-order-id", metadata.default_sort_order_id);
+  text.add("sort-orders", array_of(metadata.sort_orders, [](const SortOrder& order) { return order.to_json(); }));
   Json properties = Json::object();
   for (const auto& [key, value] : metadata.properties) properties[key] = value;
-  json["properties"] = std::move(properties);
+  text.add("properties", properties);
   // Readers of v2 expect -1 for none, those of v3 null (spec, Appendix C, current-snapshot-id).
   if (metadata.current_snapshot_id) {
-    json["current-snapshot-id"] = *metadata.current_snapshot_id;
+    text.add("current-snapshot-id", *metadata.current_snapshot_id);
   } else {
-    json["current-snapshot-id"] = is_v3 ? Json(nullptr) : Json(-1);
+    text.add("current-snapshot-id", is_v3 ? Json(nullptr) : Json(-1));
   }
-  if (is_v3) json["next-row-id"] = metadata.next_row_id;
-  if (is_v3 && !metadata.encryption_keys.empty()) json["encryption-keys"] = metadata.encryption_keys;
+  if (is_v3) text.add("next-row-id", metadata.next_row_id);
+  if (is_v3 && !metadata.encryption_keys.empty()) text.add("encryption-keys", metadata.encryption_keys);
   Json refs = Json::object();
   for (const auto& [name, ref] : metadata.refs) refs[name] = ref_to_json(ref);
-  json["refs"] = std::move(refs);
-  json["snapshots"] = array_of(metadata.snapshots, snapshot_to_json);
-  json["statistics"] = metadata.statistics;
-  json["partition-statistics"] = metadata.partition_statistics;
-  json["snapshot-log"] = array_of(metadata.snapshot_log, [](const SnapshotLogEntry& entry) {
-    return Json{{"timestamp-ms", entry.timestamp_ms}, {"snapshot-id", entry.snapshot_id}};
+  text.add("refs", refs);
+  text.add_array("snapshots", metadata.snapshots.size(),
+                 [&](std::string& array, size_t i) { array += metadata.snapshots.json(i); });
+  text.add("statistics", metadata.statistics);
+  text.add("partition-statistics", metadata.partition_statistics);
+  text.add_array("snapshot-log", metadata.snapshot_log.size(), [&](std::string& log, size_t i) {
+    const SnapshotLogEntry& entry = metadata.snapshot_log[i];
+    fmt::format_to(std::back_inserter(log), R"({{"timestamp-ms":{},"snapshot-id":{}}})", entry.timestamp_ms,
+                   entry.snapshot_id);
   });
-  json["metadata-log"] = array_of(metadata.metadata_log, [](const MetadataLogEntry& entry) {
-    return Json{{"timestamp-ms", entry.timestamp_ms}, {"metadata-file", entry.metadata_file}};
+  text.add_array("metadata-log", metadata.metadata_log.size(), [&](std::string& log, size_t i) {
+    const MetadataLogEntry& entry = metadata.metadata_log[i];
+    fmt::format_to(std::back_inserter(log), R"({{"timestamp-ms":{},"metadata-file":{}}})", entry.timestamp_ms,
+                   Json(entry.metadata_file).dump());
   });
-  add_members(json, metadata.unknown_members);
-  return json.dump();
+  text.add_unknown(metadata.unknown_members);
+  return std::move(text).finish();
 }
 
 }  // namespace firn::iceberg

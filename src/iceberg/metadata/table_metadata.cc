@@ -12,6 +12,23 @@ const std::string& Snapshot::operation() const {
   return found == summary.end() ? kNone : found->second;
 }
 
+const Snapshot* SnapshotList::find(int64_t snapshot_id) const {
+  // From the end: nearly always it is a recent one that is asked for.
+  for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot)
+    if (slot->snapshot_id == snapshot_id) return &slot->kept->snapshot;
+  return nullptr;
+}
+
+void SnapshotList::push_back(Snapshot snapshot) {
+  const int64_t id = snapshot.snapshot_id;
+  slots_.push_back({id, std::make_shared<const Kept>(std::move(snapshot))});
+}
+
+void SnapshotList::replace(size_t index, Snapshot snapshot) {
+  const int64_t id = snapshot.snapshot_id;
+  slots_[index] = {id, std::make_shared<const Kept>(std::move(snapshot))};
+}
+
 const Schema& TableMetadata::schema() const { return schema(current_schema_id); }
 
 const Schema& TableMetadata::schema(int32_t id) const {
@@ -39,12 +56,7 @@ const Snapshot* TableMetadata::current_snapshot() const {
   return current_snapshot_id ? find_snapshot(*current_snapshot_id) : nullptr;
 }
 
-const Snapshot* TableMetadata::find_snapshot(int64_t id) const {
-  // From the end: nearly always it is a recent one that is asked for.
-  for (auto snapshot = snapshots.rbegin(); snapshot != snapshots.rend(); ++snapshot)
-    if (snapshot->snapshot_id == id) return &*snapshot;
-  return nullptr;
-}
+const Snapshot* TableMetadata::find_snapshot(int64_t id) const { return snapshots.find(id); }
 
 std::string TableMetadata::property(std::string_view key, std::string_view fallback) const {
   const auto found = properties.find(std::string(key));

@@ -1,12 +1,17 @@
 // Table metadata v1–v3 (Iceberg spec, "Table Metadata", Appendix C). Values only: no file is opened here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "iceberg/transform.h"
@@ -27,6 +32,79 @@ struct Snapshot {
   std::string key_id;                    // v3 encryption; kept
   Json unknown_members;                  // members of its JSON that are not above; null: none. Written back
   const std::string& operation() const;  // "" if absent
+};
+
+// The snapshots of a table, in the order of the file. One never changes once it is here, so a copy of the list, which
+// each version of the metadata has, shares them and the JSON made of them: a commit's cost would else grow with all
+// that is kept (P1.8). Copies may be read and changed by different threads; one list is as safe as a std::vector.
+class SnapshotList {
+  struct Kept {
+    explicit Kept(Snapshot value) : snapshot(std::move(value)) {}
+    const Snapshot snapshot;
+    mutable std::once_flag has_json;
+    mutable std::string json;  // made when first written: who only reads a table does not pay for it
+  };
+  struct Slot {
+    int64_t snapshot_id;  // beside the pointer, so that a search follows none
+    std::shared_ptr<const Kept> kept;
+  };
+
+ public:
+  class const_iterator {  // references stay valid while any list holds the snapshot, not only this one
+   public:
+    using iterator_category = std::bidirectional_iterator_tag;
+    using value_type = Snapshot;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Snapshot*;
+    using reference = const Snapshot&;
+
+    const_iterator() = default;
+    reference operator*() const { return slot_->kept->snapshot; }
+    pointer operator->() const { return &slot_->kept->snapshot; }
+    const_iterator& operator++() { return ++slot_, *this; }
+    const_iterator& operator--() { return --slot_, *this; }
+    const_iterator operator++(int) { return const_iterator(slot_++); }
+    const_iterator operator--(int) { return const_iterator(slot_--); }
+    bool operator==(const const_iterator&) const = default;
+
+   private:
+    friend SnapshotList;
+    explicit const_iterator(const Slot* slot) : slot_(slot) {}
+    const Slot* slot_ = nullptr;
+  };
+  using iterator = const_iterator;
+  using value_type = Snapshot;
+  using const_reference = const Snapshot&;
+  using size_type = size_t;
+
+  SnapshotList() = default;
+  SnapshotList(std::initializer_list<Snapshot> snapshots) {
+    for (const Snapshot& snapshot : snapshots) push_back(snapshot);
+  }
+
+  size_t size() const { return slots_.size(); }
+  bool empty() const { return slots_.empty(); }
+  const_iterator begin() const { return const_iterator(slots_.data()); }
+  const_iterator end() const { return const_iterator(slots_.data() + slots_.size()); }
+  std::reverse_iterator<const_iterator> rbegin() const { return std::reverse_iterator(end()); }
+  std::reverse_iterator<const_iterator> rend() const { return std::reverse_iterator(begin()); }
+  const Snapshot& operator[](size_t index) const { return slots_[index].kept->snapshot; }
+  const Snapshot& back() const { return slots_.back().kept->snapshot; }
+  const Snapshot* find(int64_t snapshot_id) const;  // nullptr: none
+  // The object that metadata files hold for it. Made once for all lists that share the snapshot; any thread may ask.
+  const std::string& json(size_t index) const;
+
+  void reserve(size_t size) { slots_.reserve(size); }
+  void push_back(Snapshot snapshot);
+  void replace(size_t index, Snapshot snapshot);  // in this list alone
+  // Takes out those for which `predicate` holds; returns how many.
+  template <class Predicate>
+  size_t erase_if(Predicate predicate) {
+    return std::erase_if(slots_, [&](const Slot& slot) { return predicate(slot.kept->snapshot); });
+  }
+
+ private:
+  std::vector<Slot> slots_;
 };
 
 struct SnapshotRef {
@@ -62,7 +140,7 @@ struct TableMetadata {
   std::vector<SortOrder> sort_orders;
   std::map<std::string, std::string> properties;
   std::optional<int64_t> current_snapshot_id;  // JSON -1 is none
-  std::vector<Snapshot> snapshots;
+  SnapshotList snapshots;
   std::vector<SnapshotLogEntry> snapshot_log;
   std::vector<MetadataLogEntry> metadata_log;
   std::map<std::string, SnapshotRef> refs;             // "main" follows current_snapshot_id

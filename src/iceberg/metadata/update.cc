@@ -10,20 +10,6 @@ namespace firn::iceberg {
 
 namespace {
 
-bool needs_v3(TypeId id) {
-  switch (id) {
-    case TypeId::timestamp_ns:
-    case TypeId::timestamptz_ns:
-    case TypeId::unknown:
-    case TypeId::variant:
-    case TypeId::geometry:
-    case TypeId::geography:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Throws invalid_argument for what `format_version` lacks (spec, "Primitive Types", "Default values").
 void check_field(const Field& field, int32_t format_version, const std::string& title) {
   const std::string name = title.empty() ? field.name : title + "." + field.name;

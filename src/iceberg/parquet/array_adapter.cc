@@ -76,7 +76,7 @@ bool converts(const arrow::DataType& from, const Type& target, const AdaptRules&
 ArrayPtr with_type(const ArrayPtr& array, std::shared_ptr<arrow::DataType> type) {
   auto data = array->data()->Copy();
   data->type = std::move(type);
-  return arrow::MakeArray(std::move(data));
+  return arrow::MakeArray(data);
 }
 
 ArrayPtr adapt_leaf(const ArrayPtr& array, const Type& target, const std::string& path, const AdaptRules& rules) {
@@ -179,7 +179,7 @@ ArrayPtr adapt_list(ArrayPtr array, const SourceField& source, const Field& targ
   auto data = array->data()->Copy();
   data->type = to_arrow_type(*target.type);
   data->child_data = {values->data()};
-  return arrow::MakeArray(std::move(data));
+  return arrow::MakeArray(data);
 }
 
 ArrayPtr adapt_map(const ArrayPtr& array, const SourceField& source, const Field& target, const std::string& path,
@@ -202,7 +202,7 @@ ArrayPtr adapt_map(const ArrayPtr& array, const SourceField& source, const Field
   auto data = array->data()->Copy();
   data->type = std::move(type);
   data->child_data = {std::move(entries)};
-  return arrow::MakeArray(std::move(data));
+  return arrow::MakeArray(data);
 }
 
 // The struct of binary metadata and value that an unshredded variant is; its members have no ids.

@@ -191,7 +191,7 @@ std::shared_ptr<arrow::DataType> to_arrow_type(const Type& type) {
     case TypeId::struct_: {
       arrow::FieldVector fields;
       for (const Field& field : type.fields()) fields.push_back(to_arrow_field(field));
-      return arrow::struct_(std::move(fields));
+      return arrow::struct_(fields);
     }
     case TypeId::list:
       return arrow::list(to_arrow_field(type.element()));

@@ -19,10 +19,10 @@ int64_t count_nan(const arrow::Array& array) {
   const auto& values = static_cast<const ArrayType&>(array);
   const auto* raw = values.raw_values();
   int64_t count = 0;
-  for (int64_t i = 0; i < values.length(); ++i) count += raw[i] != raw[i];
+  for (int64_t i = 0; i < values.length(); ++i) count += std::isnan(raw[i]);
   if (count == 0 || values.null_count() == 0) return count;
   count = 0;
-  for (int64_t i = 0; i < values.length(); ++i) count += raw[i] != raw[i] && values.IsValid(i);
+  for (int64_t i = 0; i < values.length(); ++i) count += std::isnan(raw[i]) && values.IsValid(i);
   return count;
 }
 
@@ -55,18 +55,6 @@ void merge(FooterBounds& bounds, const parquet::EncodedStatistics* statistics, b
   }
   if (!bounds.lower || compare(*lower, *bounds.lower, true) < 0) bounds.lower = lower;
   if (!bounds.upper || compare(*upper, *bounds.upper, true) > 0) bounds.upper = upper;
-}
-
-bool has_bounds(const Type& type) {
-  switch (type.id()) {
-    case TypeId::unknown:
-    case TypeId::variant:
-    case TypeId::geometry:
-    case TypeId::geography:
-      return false;
-    default:
-      return !type.is_nested();
-  }
 }
 
 }  // namespace
@@ -197,7 +185,7 @@ void ColumnMetrics::finish(const parquet::FileMetaData& footer, DataFile& file) 
       file.column_sizes[id] += chunk->total_compressed_size();
       file.value_counts[id] += chunk->num_values();
       if (has_null_count) file.null_value_counts[id] += null_count;
-      if (leaf.mode.bounds && !leaf.column.repeated && !leaf.bounds_bytes && has_bounds(*leaf.column.type))
+      if (leaf.mode.bounds && !leaf.column.repeated && !leaf.bounds_bytes && has_order(*leaf.column.type))
         merge(bounds[static_cast<size_t>(i)], statistics.get(), chunk->num_values() > null_count,
               *footer.schema()->Column(i), *leaf.column.type);
     }

@@ -298,7 +298,7 @@ std::shared_ptr<arrow::Array> FlatColumnReader::take_values(int64_t count) {
     if (type->id() == arrow::Type::DECIMAL128) return bytes_as_decimals(*chunks[0], type);
     auto data = chunks[0]->data()->Copy();
     data->type = type;
-    return arrow::MakeArray(std::move(data));
+    return arrow::MakeArray(data);
   }
   if (reader_->values_written() != count)
     throw parquet::ParquetException("column ", column_.name(), " has not the values its levels promise");

@@ -11,7 +11,7 @@ std::shared_ptr<arrow::DataType> without_field_ids(const std::shared_ptr<arrow::
     case arrow::Type::STRUCT: {
       arrow::FieldVector fields;
       for (const auto& field : type->fields()) fields.push_back(without_field_ids(field));
-      return arrow::struct_(std::move(fields));
+      return arrow::struct_(fields);
     }
     case arrow::Type::LIST:
       return arrow::list(without_field_ids(type->field(0)));

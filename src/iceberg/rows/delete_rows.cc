@@ -36,17 +36,21 @@ int64_t take_matching(RowChange& change, const ExpressionPtr& filter) {
   int64_t rows = 0;
   parallel_for(plan->tasks.size(), change.options().threads, [&](size_t i) {
     const FileScanTask& task = plan->tasks[i];
+    const bool may_hide = !task.deletes.empty() && change.removes_hidden();
     if (!task.residual) {  // every row matches
       const int64_t live = change.live_rows(plan, i);
       const std::lock_guard lock(mutex);
       rows += live;
-      if (live > 0) change.drop(one_file_plan(*plan, i));
+      if (live > 0 || may_hide) change.drop(one_file_plan(*plan, i));
       return;
     }
-    const PositionSet positions = matching_positions(change, plan, i);
+    PositionSet positions = matching_positions(change, plan, i);
+    const int64_t live = positions.size();
+    // Live rows of the file are what is written anew, so that it does no harm to take the hidden ones as well.
+    if (may_hide) positions = matching_positions(change, undeleted_plan(*plan, i), 0);
     if (positions.empty()) return;
     const std::lock_guard lock(mutex);
-    rows += positions.size();
+    rows += live;
     if (positions.size() == task.file.record_count) {
       change.drop(one_file_plan(*plan, i));
     } else {

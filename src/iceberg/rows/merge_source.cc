@@ -20,23 +20,11 @@ namespace {
 constexpr size_t kInListMax = 200;  // more values than this are a range to the planner
 constexpr int64_t kRangeRowsMax = int64_t{1} << 28;
 
-bool can_be_key(const Type& type) {
-  switch (type.id()) {
-    case TypeId::unknown:
-    case TypeId::variant:
-    case TypeId::geometry:
-    case TypeId::geography:
-      return false;
-    default:
-      return !type.is_nested();
-  }
-}
-
 Schema flat_schema(const Schema& schema, const std::vector<int32_t>& ids) {
   std::vector<Field> fields;
   for (const int32_t id : ids) {
     const Field* field = schema.find_field(id);
-    if (field == nullptr || !can_be_key(*field->type) || schema.is_nested_below_list_or_map(id)) {
+    if (field == nullptr || !has_order(*field->type) || schema.is_nested_below_list_or_map(id)) {
       fail(ErrorKind::invalid_argument,
            "rows cannot be matched by {}: a key is of a primitive type and in no list or map",
            field == nullptr ? "field id " + std::to_string(id) : "column " + schema.full_name(id));

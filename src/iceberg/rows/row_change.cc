@@ -92,6 +92,18 @@ OneFilePlan one_file_plan(const ScanPlan& plan, size_t task_index) {
   return one;
 }
 
+std::shared_ptr<const ScanPlan> undeleted_plan(const ScanPlan& plan, size_t task_index) {
+  auto one = std::make_shared<ScanPlan>();
+  one->snapshot_id = plan.snapshot_id;
+  one->table_schema = plan.table_schema;
+  one->projection = plan.projection;
+  one->name_mapping = plan.name_mapping;
+  one->filter = plan.filter;
+  one->tasks.push_back(plan.tasks.at(task_index));
+  one->tasks.back().deletes.clear();
+  return one;
+}
+
 ExpressionPtr unbound(const Expression& filter, const Schema& schema) {
   Expression copy = filter;
   for (ExpressionPtr& child : copy.children) child = unbound(*child, schema);

@@ -21,6 +21,9 @@ namespace firn::iceberg {
 using OneFilePlan = std::shared_ptr<const ScanPlan>;
 OneFilePlan one_file_plan(const ScanPlan& plan, size_t task_index);
 
+// A scan plan of one task as if nothing of its file were deleted.
+std::shared_ptr<const ScanPlan> undeleted_plan(const ScanPlan& plan, size_t task_index);
+
 // `filter`, bound to `schema`, with its columns named as the schema does and bound no more: for those who bind by exact
 // names.
 ExpressionPtr unbound(const Expression& filter, const Schema& schema);
@@ -62,6 +65,7 @@ class RowChange {
   const std::shared_ptr<FileIO>& io() const { return io_; }
   const RowOptions& options() const { return options_; }
   RowMode mode() const { return mode_; }
+  bool removes_hidden() const { return mode_ == RowMode::copy_on_write && options_.removes_hidden; }
   bool has_lineage() const { return base_.format_version >= 3; }
   // The columns of the rows that write() takes: the table's, and on v3 the two of lineage.
   const Schema& written_schema() const { return written_schema_; }

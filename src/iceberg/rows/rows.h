@@ -40,6 +40,9 @@ struct RowOptions {
   int64_t memory_bytes_max = 256LL << 20;  // for all that grows with rows; beyond it is spilled or read again
   WriteOptions write;                      // its memory is at most half of the above; lineage and deletes are set here
   int threads = 0;                         // files read at once; 0: the hardware's
+  // delete_rows, copy-on-write: files in which earlier deletes hide rows that match are written anew too, so that no
+  // live data file holds one. Those rows are not counted.
+  bool removes_hidden = false;
 };
 
 struct RowCounts {

@@ -196,7 +196,7 @@ class StructDecoder : public AvroValueDecoder {
       fields.push_back(arrow::field(member.name, array->type()));
       children.push_back(array->data());
     }
-    return arrow::MakeArray(validity_.finish(arrow::struct_(std::move(fields)), {}, std::move(children)));
+    return arrow::MakeArray(validity_.finish(arrow::struct_(fields), {}, std::move(children)));
   }
 
  private:

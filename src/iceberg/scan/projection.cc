@@ -34,11 +34,12 @@ Field optional_field(Field field) {
   return field;
 }
 
-std::shared_ptr<arrow::Array> struct_of(const arrow::StructArray& from, const Type& type, arrow::ArrayVector children) {
+std::shared_ptr<arrow::Array> struct_of(const arrow::StructArray& from, const Type& type,
+                                        const arrow::ArrayVector& children) {
   const int64_t null_count = from.null_bitmap() ? arrow::kUnknownNullCount : 0;
-  return check(arrow::StructArray::Make(std::move(children), to_arrow_type(type)->fields(), from.null_bitmap(),
-                                        null_count, from.offset()),
-               "put a struct together");
+  return check(
+      arrow::StructArray::Make(children, to_arrow_type(type)->fields(), from.null_bitmap(), null_count, from.offset()),
+      "put a struct together");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "iceberg/write/append_writer.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include <arrow/compute/api_vector.h>
 #include <arrow/util/byte_size.h>
@@ -8,6 +9,7 @@
 #include "base/arrow_status.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "base/uri.h"
 #include "base/uuid.h"
 #include "iceberg/parquet/arrow_schema.h"
@@ -24,6 +26,7 @@ namespace {
 constexpr int64_t kOpenFilesMin = 16, kOpenFilesMax = 128;
 constexpr int64_t kTargetFileSizeBytes = 512LL << 20;
 constexpr int64_t kStepBytesMax = 8 << 20;  // sizes are looked at between steps
+constexpr int64_t kParallelRowsMin = 8192;  // a batch with less is split sooner than threads begin
 
 // Runs of rows of one partition: calls visit(partition, first, count).
 template <class Visit>
@@ -54,10 +57,12 @@ struct AppendWriter::State {
   SortKeyEncoder sort_keys;
   bool sorts;        // else rows keep their order within a partition
   RowSorter sorter;  // of all rows, or of those whose partitions are too many to be open at once
-  int64_t next_file = 0;
+  int threads;
   int64_t rows_written = 0;
-  std::map<uint32_t, std::unique_ptr<ParquetFileWriter>> open_files;  // by partition
+  std::map<uint32_t, std::unique_ptr<ParquetFileWriter>> open_files;  // by partition; each used by one thread at a time
   std::vector<bool> to_sorter;                                        // partitions that the sorter has rows of
+  std::mutex mutex;                                                   // of what follows
+  int64_t next_file = 0;
   std::vector<DataFile> files;
   bool finished = false;
 
@@ -78,7 +83,8 @@ struct AppendWriter::State {
         sorts(!options.already_sorted && !order.fields.empty()),
         sorter(
             to_arrow_schema(schema), [this](const arrow::RecordBatch& batch) { return keys_of(batch); },
-            options.memory_bytes_max / 2, options.spill_folder) {
+            options.memory_bytes_max / 2, options.spill_folder),
+        threads(options.threads) {
     if (target_bytes <= 0)
       fail(ErrorKind::invalid_argument, "the target file size is {} bytes: it must be above 0", target_bytes);
     parquet_options.row_group_size_bytes =
@@ -146,13 +152,19 @@ struct AppendWriter::State {
     if (one) return fan_out_rows(partitions[0], batch);
     std::map<uint32_t, std::vector<int64_t>> rows;
     for (size_t row = 0; row < partitions.size(); ++row) rows[partitions[row]].push_back(static_cast<int64_t>(row));
+    std::vector<std::pair<uint32_t, std::vector<int64_t>>> streamed;
     std::vector<int64_t> sorter_rows;
     for (auto& [partition, indices] : rows) {
-      if (streams(partition))
-        write_file(partition, take(batch, indices));
-      else
+      if (streams(partition)) {
+        open_files.try_emplace(partition);  // so that no thread changes the map
+        streamed.emplace_back(partition, std::move(indices));
+      } else {
         sorter_rows.insert(sorter_rows.end(), indices.begin(), indices.end());
+      }
     }
+    parallel_for(streamed.size(), batch->num_rows() < kParallelRowsMin ? 1 : threads,
+                 [&](size_t i) { write_to_partition(streamed[i].first, take(batch, streamed[i].second)); });
+    shrink_open_files();
     if (sorter_rows.empty()) return;
     std::sort(sorter_rows.begin(), sorter_rows.end());
     sorter.add(take(batch, sorter_rows));
@@ -186,6 +198,12 @@ struct AppendWriter::State {
   }
 
   void write_file(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& batch) {
+    write_to_partition(partition, batch);
+    shrink_open_files();
+  }
+
+  // Several threads may call it, each for a partition of its own that `open_files` already has.
+  void write_to_partition(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& batch) {
     const int64_t row_bytes =
         std::max<int64_t>(1, check(arrow::util::ReferencedBufferSize(*batch), "measure rows") / batch->num_rows());
     const int64_t step_bytes = std::clamp<int64_t>(target_bytes / 8, 64 << 10, kStepBytesMax);
@@ -198,7 +216,6 @@ struct AppendWriter::State {
       file->write(step >= batch->num_rows() ? *batch : *batch->Slice(first, step));
       if (file->bytes_written() >= target_bytes) close_file(partition);
     }
-    shrink_open_files();
   }
 
   // Open row groups take memory: the largest go to their files when all together take too much.
@@ -222,6 +239,7 @@ struct AppendWriter::State {
     std::string folder = data_folder;
     const std::string path = spec.partition_path(partitioner.values(partition), schema);
     if (!path.empty()) folder = join_path(folder, path);
+    const std::lock_guard lock(mutex);
     return join_path(
         folder, fmt::format("{}-{:05}{}.parquet", file_prefix, next_file++, equality_ids.empty() ? "" : "-deletes"));
   }
@@ -238,12 +256,20 @@ struct AppendWriter::State {
       file.content = FileContent::equality_deletes;
       file.equality_ids = equality_ids;
     }
+    const std::lock_guard lock(mutex);
     files.push_back(std::move(file));
   }
 
-  std::vector<DataFile> finish() {
-    for (const auto& [partition, file] : open_files) close_file(partition);
+  // Closing compresses the last pages and waits for the disk: several files at once wait together.
+  void close_open_files() {
+    std::vector<uint32_t> partitions;
+    for (const auto& [partition, file] : open_files) partitions.push_back(partition);
+    parallel_for(partitions.size(), threads, [&](size_t i) { close_file(partitions[i]); });
     open_files.clear();
+  }
+
+  std::vector<DataFile> finish() {
+    close_open_files();
     std::optional<uint32_t> open;  // partitions come one after another
     sorter.finish([&](const std::shared_ptr<arrow::RecordBatch>& rows) {
       for_each_run(partitioner.assign(*rows), [&](uint32_t partition, int64_t first, int64_t count) {
@@ -262,7 +288,7 @@ struct AppendWriter::State {
   }
 };
 
-AppendWriter::AppendWriter(std::shared_ptr<FileIO> io, const TableMetadata& metadata, WriteOptions options)
+AppendWriter::AppendWriter(std::shared_ptr<FileIO> io, const TableMetadata& metadata, const WriteOptions& options)
     : state_(std::make_unique<State>(std::move(io), metadata, options)) {}
 
 AppendWriter::~AppendWriter() = default;

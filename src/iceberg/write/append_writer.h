@@ -18,6 +18,7 @@ struct WriteOptions {
       256LL << 20;  // rows held for sorting and open encoders; beyond it runs are spilled and merged
   std::optional<int64_t> target_file_size_bytes;  // else write.target-file-size-bytes (512 MiB)
   std::string spill_folder;                       // empty: the system's temporary folder
+  int threads = 0;                                // that write files of different partitions at once; 0: hardware
   // Rows come sorted as the table's sort order wants (the caller proves it): written through, file by file, without a
   // sort.
   bool already_sorted = false;
@@ -34,8 +35,8 @@ struct WriteOptions {
 };
 
 // Writes under the metadata's current schema, default spec and sort order into <location>/data (write.data.path
-// honoured), at paths that no other attempt uses. Files are durable when finish() returns. One thread, none of Arrow's
-// CPU pool.
+// honoured), at paths that no other attempt uses. Files are durable when finish() returns. One caller at a time; none
+// of Arrow's CPU pool.
 //   Rows are split by partition and, with a sort order, sorted within each partition over all rows given (a
 // memory-bounded external sort); without one they keep their order. Values order as the specification's "Sorting" says,
 // NaN above all, and a descending field turns that round; nulls go where the order says. Equal rows keep their order.
@@ -43,7 +44,7 @@ struct WriteOptions {
 // partition, so memory stays near the budget for any number of partitions.
 class AppendWriter {
  public:
-  AppendWriter(std::shared_ptr<FileIO> io, const TableMetadata& metadata, WriteOptions options = {});
+  AppendWriter(std::shared_ptr<FileIO> io, const TableMetadata& metadata, const WriteOptions& options = {});
   ~AppendWriter();  // without finish(): what was written is removed as far as it can be, else it is an orphan
   // `batch` is conformed to the schema first; throws schema_mismatch, then nothing of the batch was taken.
   void write(const std::shared_ptr<arrow::RecordBatch>& batch);

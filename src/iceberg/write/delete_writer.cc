@@ -75,7 +75,7 @@ struct PositionDeleteWriter::State {
       : io(std::move(file_io)),
         writes_vectors(metadata.format_version >= 3),
         granularity(delete_granularity(metadata)),
-        parquet_options(ParquetWriteOptions::from_properties(metadata)),
+        parquet_options(ParquetWriteOptions::from_properties(metadata, FileContent::position_deletes)),
         data_folder(metadata.property("write.data.path", join_path(metadata.location, "data"))),
         specs(metadata.partition_specs),
         schema(metadata.schema()) {

@@ -58,7 +58,12 @@ TEST_F(Append, TheSummaryHasTheCountsThatJavaWrites) {
 TEST_F(Append, ATotalThatTheParentLacksStaysUnknown) {
   const auto table = make();
   append(*table, {tiny_file("a", 10)});
-  commit_metadata(*table, [](TableMetadata& next) { return next.snapshots[0].summary.erase("total-records") > 0; });
+  commit_metadata(*table, [](TableMetadata& next) {
+    Snapshot first = next.snapshots[0];
+    if (first.summary.erase("total-records") == 0) return false;
+    next.snapshots.replace(0, first);
+    return true;
+  });
   const CommitResult second = append(*table, {tiny_file("b", 3)});
   const auto& summary = second.table.metadata->current_snapshot()->summary;
   EXPECT_FALSE(summary.contains("total-records"));

@@ -21,7 +21,7 @@ TableMetadata history(const std::vector<std::string>& ids) {
 }
 
 void expire(TableMetadata& metadata, int64_t id) {
-  std::erase_if(metadata.snapshots, [&](const Snapshot& snapshot) { return snapshot.snapshot_id == id; });
+  metadata.snapshots.erase_if([&](const Snapshot& snapshot) { return snapshot.snapshot_id == id; });
 }
 
 std::optional<int64_t> find(const TableMetadata& metadata, const std::string& value, int64_t floor,

@@ -27,6 +27,7 @@ CommitResult append_file(const std::string& location, const std::string& name, s
   return commit_snapshot(*table, commit);
 }
 
+// Case 18.
 TEST(Processes, FourOf25AppendsEachMake100Rows) {
   const TempFolder folder;
   const std::string location = folder / "t";

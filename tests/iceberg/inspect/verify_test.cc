@@ -57,7 +57,13 @@ class Patient {
   }
 
   DataFile first_file() { return table.data_files()[0]; }
-  Snapshot& head() { return metadata.snapshots.back(); }
+  const Snapshot& head() { return metadata.snapshots.back(); }
+  void edit_snapshot(size_t index, const std::function<void(Snapshot&)>& edit) {
+    Snapshot edited = metadata.snapshots[index];
+    edit(edited);
+    metadata.snapshots.replace(index, edited);
+  }
+  void edit_head(const std::function<void(Snapshot&)>& edit) { edit_snapshot(metadata.snapshots.size() - 1, edit); }
   std::vector<Finding> verify() { return iceberg::verify(metadata, table.io, everything()); }
 
   std::vector<ManifestFile> manifests() { return read_manifest_list(table.io->read(head().manifest_list), "list"); }
@@ -203,12 +209,16 @@ const std::vector<Planted>& planted() {
       {"sequence-number-above-last", "last-sequence-number", 2,
        [](Patient& p) { p.metadata.last_sequence_number = 3; }},
       {"sequence-number-duplicate", "two equal sequence numbers", 2,
-       [](Patient& p) { p.metadata.snapshots[1].sequence_number = 1; }},
+       [](Patient& p) { p.edit_snapshot(1, [](Snapshot& s) { s.sequence_number = 1; }); }},
       {"sequence-number-order", "a child older than its parent", 2,
-       [](Patient& p) { std::swap(p.metadata.snapshots[0].sequence_number, p.metadata.snapshots[1].sequence_number); }},
-      {"snapshot-schema-missing", "a snapshot's schema", 2, [](Patient& p) { p.metadata.snapshots[1].schema_id = 44; }},
+       [](Patient& p) {
+         p.edit_snapshot(0, [](Snapshot& s) { s.sequence_number = 2; });
+         p.edit_snapshot(1, [](Snapshot& s) { s.sequence_number = 1; });
+       }},
+      {"snapshot-schema-missing", "a snapshot's schema", 2,
+       [](Patient& p) { p.edit_snapshot(1, [](Snapshot& s) { s.schema_id = 44; }); }},
       {"operation-invalid", "a summary without operation", 2,
-       [](Patient& p) { p.metadata.snapshots[1].summary.erase("operation"); }},
+       [](Patient& p) { p.edit_snapshot(1, [](Snapshot& s) { s.summary.erase("operation"); }); }},
       {"ref-snapshot-missing", "a tag of a snapshot that is gone", 2,
        [](Patient& p) { p.metadata.refs["v1"].snapshot_id = 77; }},
       {"main-invalid", "main and the current snapshot", 2,
@@ -220,9 +230,9 @@ const std::vector<Planted>& planted() {
       {"snapshot-log-invalid", "a log that ends elsewhere", 2, [](Patient& p) { p.metadata.snapshot_log.pop_back(); }},
       {"next-row-id-too-low", "next-row-id", 3, [](Patient& p) { p.metadata.next_row_id -= 1; }},
       {"row-id-ranges-overlap", "two snapshots with the same row ids", 3,
-       [](Patient& p) { p.head().first_row_id = 0; }},
+       [](Patient& p) { p.edit_head([](Snapshot& s) { s.first_row_id = 0; }); }},
       {"row-ids-missing", "a snapshot without row ids", 3,
-       [](Patient& p) { p.metadata.snapshots[2].first_row_id.reset(); }},
+       [](Patient& p) { p.edit_snapshot(2, [](Snapshot& s) { s.first_row_id.reset(); }); }},
       {"statistics-mismatch", "a statistics file's footer", 2,
        [](Patient& p) {
          const std::string path = "mem://w/t/metadata/s.stats";
@@ -279,7 +289,8 @@ const std::vector<Planted>& planted() {
          // A list of version 2 has no row ids.
          p.table.io->replace(p.head().manifest_list, write_manifest_list(list, old, 2, 0));
        }},
-      {"summary-mismatch", "a total", 2, [](Patient& p) { p.head().summary["total-records"] = "1"; }},
+      {"summary-mismatch", "a total", 2,
+       [](Patient& p) { p.edit_head([](Snapshot& s) { s.summary["total-records"] = "1"; }); }},
       // entries
       {"file-duplicate", "a file that is live twice", 2,
        [](Patient& p) {
@@ -485,7 +496,7 @@ TEST(Verify, FindsNothingAfterAnUpgrade) {
 
 TEST(Verify, WarningsComeOnlyIfStrict) {
   Patient patient(2);
-  patient.head().summary["total-records"] = "1";
+  patient.edit_head([](Snapshot& head) { head.summary["total-records"] = "1"; });
   VerifyOptions lax = everything();
   lax.strict = false;
   EXPECT_THAT(texts(verify(patient.metadata, patient.table.io, lax)), IsEmpty());

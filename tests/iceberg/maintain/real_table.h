@@ -212,9 +212,11 @@ class RealTable {
   // Makes snapshots look as old as that.
   void set_age(const std::vector<int64_t>& snapshot_ids, int64_t age_ms) {
     commit_metadata(*table_, [&](TableMetadata& next) {
-      for (Snapshot& snapshot : next.snapshots) {
-        if (std::count(snapshot_ids.begin(), snapshot_ids.end(), snapshot.snapshot_id))
-          snapshot.timestamp_ms = now_ms() - age_ms;
+      for (size_t i = 0; i < next.snapshots.size(); ++i) {
+        Snapshot aged = next.snapshots[i];
+        if (!std::count(snapshot_ids.begin(), snapshot_ids.end(), aged.snapshot_id)) continue;
+        aged.timestamp_ms = now_ms() - age_ms;
+        next.snapshots.replace(i, aged);
       }
       return true;
     });

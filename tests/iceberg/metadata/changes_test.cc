@@ -96,6 +96,27 @@ TEST(UpdateSchema, IsANewSchemaThatIsCurrent) {
   expect_round_trip(metadata);
 }
 
+TEST(UpdateSchema, PropertiesOfAColumnFollowItsNameAndGoWithIt) {
+  TableMetadata metadata = table();
+  add_int_column(metadata, "n");
+  for (const char* prefix : {"write.metadata.metrics.column.", "write.parquet.bloom-filter-enabled.column.",
+                             "write.parquet.stats-enabled.column."}) {
+    metadata.properties[prefix + std::string("name")] = "of name";
+    metadata.properties[prefix + std::string("n")] = "of n";
+    metadata.properties[prefix + std::string("other")] = "of no column";
+  }
+  // Names change hands: what was said of a column stays with the column.
+  update_schema(metadata, [](SchemaUpdate& update) { update.rename_column("name", "title"); });
+  update_schema(metadata, [](SchemaUpdate& update) { update.rename_column("n", "name"); });
+  EXPECT_EQ(metadata.properties["write.metadata.metrics.column.title"], "of name");
+  EXPECT_EQ(metadata.properties["write.parquet.bloom-filter-enabled.column.name"], "of n");
+  EXPECT_EQ(metadata.properties["write.parquet.stats-enabled.column.other"], "of no column");
+  EXPECT_FALSE(metadata.properties.contains("write.metadata.metrics.column.n"));
+  update_schema(metadata, [](SchemaUpdate& update) { update.drop_column("name"); });
+  EXPECT_FALSE(metadata.properties.contains("write.metadata.metrics.column.name"));
+  EXPECT_EQ(metadata.properties["write.metadata.metrics.column.title"], "of name");
+}
+
 TEST(UpdateSchema, WhatSpecAndOrderUseStays) {
   TableMetadata metadata = table(2, {{"ts", "day"}});
   set_sort_order(metadata, {{.column = "name"}});

@@ -22,7 +22,10 @@ class Appends : public testing::Test {
     table_.commit({table_.data_file(id + ".parquet", id_schema(), "[{\"id\":" + id + "}]")});
   }
   void set_operation(size_t snapshot, const std::string& operation) {
-    table_.metadata().snapshots.at(snapshot - 1).summary["operation"] = operation;
+    SnapshotList& snapshots = table_.metadata().snapshots;
+    Snapshot changed = snapshots[snapshot - 1];
+    changed.summary["operation"] = operation;
+    snapshots.replace(snapshot - 1, changed);
   }
 
   Lines rows(const AppendRange& range, const ScanOptions& options = {}) {
@@ -87,8 +90,7 @@ TEST_F(Appends, NeedAnAncestorToStartFrom) {
 }
 
 TEST_F(Appends, MayStartAtASnapshotThatExpired) {
-  std::vector<Snapshot>& snapshots = table_.metadata().snapshots;
-  snapshots.erase(snapshots.begin(), snapshots.begin() + 2);
+  table_.metadata().snapshots.erase_if([](const Snapshot& snapshot) { return snapshot.snapshot_id <= 2; });
   EXPECT_EQ(rows({.from_snapshot_id = 2}), (Lines{R"({"id":3})", R"({"id":4})"}));
   EXPECT_EQ(error({.from_snapshot_id = 2, .from_inclusive = true}, "2"), ErrorKind::invalid_argument);
   EXPECT_EQ(error({.from_snapshot_id = 1}, "1"), ErrorKind::invalid_argument);
