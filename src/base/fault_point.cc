@@ -20,6 +20,7 @@ enum class Arming : uint8_t { unread, idle, armed };
 // Constant-initialised, so that a pass before main is safe.
 std::atomic<Arming> g_arming{Arming::unread};
 std::atomic<uint64_t> g_passes{0};
+std::atomic<bool> g_is_stopped{false};
 
 struct Rules {
   std::mutex mutex;
@@ -57,11 +58,12 @@ void read_environment(Rules& r) {
 // Requires the mutex.
 void update_arming(Rules& r) {
   read_environment(r);
-  const bool armed = r.kill_at != 0 || r.log_fd >= 0 || r.handler;
+  const bool armed = r.kill_at != 0 || r.log_fd >= 0 || r.handler || is_program_stopped();
   g_arming.store(armed ? Arming::armed : Arming::idle, std::memory_order_relaxed);
 }
 
 void pass(const char* name) {
+  check_program_runs();
   Rules& r = rules();
   std::shared_ptr<const std::function<void(const char*)>> handler;
   {
@@ -70,6 +72,7 @@ void pass(const char* name) {
     handler = r.handler;
   }
   if (handler) (*handler)(name);
+  check_program_runs();
   const uint64_t number = g_passes.fetch_add(1) + 1;
   if (r.log_fd >= 0) {
     const std::string line = std::string(name) + "\n";
@@ -104,6 +107,36 @@ void set_forget_hook(std::function<void()> hook) {
   Rules& r = rules();
   std::lock_guard lock(r.mutex);
   r.forget_hook = std::move(hook);
+}
+
+void stop_program() {
+  Rules& r = rules();
+  std::lock_guard lock(r.mutex);
+  g_is_stopped = true;
+  update_arming(r);
+}
+
+void restart_program() {
+  Rules& r = rules();
+  std::lock_guard lock(r.mutex);
+  g_is_stopped = false;
+  update_arming(r);
+}
+
+bool is_program_stopped() { return g_is_stopped.load(std::memory_order_relaxed); }
+
+void check_program_runs() {
+  if (is_program_stopped()) [[unlikely]]
+    throw Stopped();
+}
+
+bool survives_fault_point(const char* name) {
+  try {
+    fault_point(name);
+  } catch (const Stopped&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace firn

@@ -23,4 +23,20 @@ void set_fault_handler(std::function<void(const char* name)> handler);
 // Runs just before a kill with FIRN_FAULT_FORGET=1. Set by io/unsynced.cc.
 void set_forget_hook(std::function<void()> hook);
 
+// --- a program that dies and starts again within one process, for tests that do so thousands of times ---
+
+// What every step of a stopped program throws. No std::exception: nobody who handles errors may handle this.
+struct Stopped {};
+
+// As if the process had been killed here, called by a fault handler: from now on fault_point and every durable step of
+// io/ throw Stopped and change nothing, on all threads; removals, which destructors make, do nothing instead. What the
+// program had open is then to be destroyed, which releases its locks, before restart_program() ends this state.
+void stop_program();
+void restart_program();
+bool is_program_stopped();  // one relaxed load
+void check_program_runs();  // throws Stopped if it is stopped
+
+// fault_point for what destructors do: where that would throw Stopped, this is false, and nothing may be done.
+bool survives_fault_point(const char* name);
+
 }  // namespace firn

@@ -2,18 +2,39 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/test_world.h"
 
 namespace firn {
 namespace {
 
+std::atomic<bool> g_is_seeded{false};
+std::atomic<uint64_t> g_sequence{0};
+
+// SplitMix64.
+uint64_t next_of_sequence() {
+  uint64_t bits = g_sequence.fetch_add(0x9e3779b97f4a7c15) + 0x9e3779b97f4a7c15;
+  bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
+  bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
+  return bits ^ bits >> 31;
+}
+
 // From the kernel each time: a generator in memory would repeat itself in a forked child.
 void fill_random(void* into, size_t size) {
+  if (g_is_seeded.load(std::memory_order_relaxed)) {
+    for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+      const uint64_t bits = next_of_sequence();
+      std::memcpy(static_cast<char*>(into) + at, &bits, std::min(sizeof bits, size - at));
+    }
+    return;
+  }
   ssize_t filled = 0;
   do {
     filled = ::getrandom(into, size, 0);  // up to 256 bytes come whole
@@ -39,6 +60,11 @@ int hex_value(char c) {
 }
 
 }  // namespace
+
+void set_random_seed(std::optional<uint64_t> seed) {
+  g_sequence = seed.value_or(0);
+  g_is_seeded = seed.has_value();
+}
 
 std::string uuid_v4() {
   std::array<uint8_t, 16> bytes;

@@ -23,7 +23,9 @@ using iceberg::Field;
 using iceberg::TypeId;
 using iceberg::TypePtr;
 
-constexpr int64_t kRowBytesLimit = 1 << 30;  // frames hold a line whole
+constexpr int64_t kRowBytesLimit = 1 << 30;    // frames hold a line whole
+constexpr int64_t kDaysLimit = 1'000'000;      // in milliseconds far within 64 bits
+constexpr int64_t kMemoryBytesMin = 16 << 20;  // fewer do not hold a row group and what reads it
 
 std::string absolute(const std::string& path, const std::string& folder) {
   return std::filesystem::path(path).is_absolute()
@@ -50,7 +52,9 @@ class ConfigLoader {
   Config load(const ConfigValue& root);
 
  private:
-  DatasetConfig load_dataset(const std::string& name, const ConfigValue& value);
+  DatasetConfig load_dataset(const std::string& name, const ConfigValue& value, const RetentionConfig& retention);
+  void load_retention(ConfigReader& owner, const char* days_key, RetentionConfig& config);
+  void load_upkeep(ConfigReader& root, Config& config);
   void load_columns(const ConfigReader& dataset, const ConfigValue& columns, DatasetConfig& config);
   Field load_column(const std::string& key, const std::string& name, int line, const ConfigValue& type, bool required,
                     std::set<std::string>& folded, int32_t& next_id);
@@ -63,15 +67,8 @@ class ConfigLoader {
   void check_dataset_name(const ConfigReader& reader, const std::string& key, const std::string& name,
                           const Config& config);
 
-  void warn_undone(const ConfigReader& reader, const std::string& key, const char* so) {
-    warnings_.push_back(fmt::format("{}, line {}: \"{}\" is not applied yet: {}",
-                                    path_.empty() ? "the configuration" : path_, reader.line_of(key),
-                                    reader.full_key(key), so));
-  }
-
   const std::string& path_;
   std::string folder_;
-  std::vector<std::string> warnings_;
 };
 
 Field ConfigLoader::load_column(const std::string& key, const std::string& name, int line, const ConfigValue& type,
@@ -177,10 +174,49 @@ void ConfigLoader::load_partitioning(ConfigReader& dataset, DatasetConfig& confi
   }
 }
 
-DatasetConfig ConfigLoader::load_dataset(const std::string& name, const ConfigValue& value) {
+// Member by member: what is not said stays as `config` has it.
+void ConfigLoader::load_retention(ConfigReader& owner, const char* days_key, RetentionConfig& config) {
+  const ConfigValue* value = owner.object("retention");
+  if (value == nullptr) return;
+  ConfigReader reader(*value, owner.full_key("retention"), path_);
+  const auto days = [&](const char* key, int64_t fallback, int64_t min, const char* hint) {
+    const int64_t count = reader.integer(key, fallback, INT64_MIN);
+    if (count < min) reader.fail_at(key, fmt::format("must be at least {}{}", min, hint));
+    if (count > kDaysLimit) reader.fail_at(key, fmt::format("must be at most {}", kDaysLimit));
+    return count;
+  };
+  if (reader.is_null(days_key)) {
+    config.days.reset();
+  } else if (reader.has(days_key)) {
+    // 0 is "at once" to one reader and "never" to the next.
+    config.days = days(days_key, 1, 1, "; null keeps rows for ever");
+  }
+  config.wait_for_sink_ack = reader.boolean("waitForSinkAck", config.wait_for_sink_ack);
+  config.grace_days = days("graceDays", config.grace_days, 0, "");
+  reader.finish();
+}
+
+void ConfigLoader::load_upkeep(ConfigReader& root, Config& config) {
+  config.cache_bytes_max = root.integer("maxCacheBytes", config.cache_bytes_max, 0);
+  config.maintain_interval_ms = root.integer("maintainIntervalMs", config.maintain_interval_ms, 1);
+  const ConfigValue* value = root.object("compaction");
+  if (value == nullptr) return;
+  CompactionConfig& compaction = config.compaction;
+  ConfigReader reader(*value, root.full_key("compaction"), path_);
+  compaction.target_file_bytes = reader.integer("targetFileBytes", compaction.target_file_bytes, 1);
+  compaction.files_min = reader.integer("minFiles", compaction.files_min, 2);
+  compaction.metadata_bytes_max = reader.integer("maxMetadataBytes", compaction.metadata_bytes_max, 1);
+  compaction.memory_bytes_max = reader.integer("maxMemoryBytes", compaction.memory_bytes_max, kMemoryBytesMin);
+  compaction.tick_budget_ms = reader.integer("tickBudgetMs", compaction.tick_budget_ms, 1);
+  reader.finish();
+}
+
+DatasetConfig ConfigLoader::load_dataset(const std::string& name, const ConfigValue& value,
+                                         const RetentionConfig& retention) {
   ConfigReader reader(value, "datasets." + name, path_);
   DatasetConfig config;
   config.name = name;
+  config.retention = retention;
   if (reader.has("columns")) load_columns(reader, *value.find("columns"), config);
   config.allow_new_columns = reader.boolean("additionalColumns", !config.schema.has_value());
   config.primary_timestamp_column = reader.text("primaryTimestampColumn", "");
@@ -201,17 +237,10 @@ DatasetConfig ConfigLoader::load_dataset(const std::string& name, const ConfigVa
     if (field != nullptr && field->type->is_nested())
       reader.fail_at("sourceColumn", fmt::format("column \"{}\" is nested", column));
   }
-  if (const ConfigValue* retention = reader.object("retention")) {
-    ConfigReader inner(*retention, reader.full_key("retention"), path_);
-    if (!inner.has("days")) inner.fail_at("days", "is missing");
-    config.retention_days = inner.integer("days", 0, 1);
-    inner.finish();
-    warn_undone(reader, "retention", "rows stay in the cache however old they are");
-  }
+  load_retention(reader, "days", config.retention);
   const std::string dedupe = reader.text("dedupe", "");
   if (!dedupe.empty() && dedupe != "content") reader.fail_at("dedupe", "must be \"content\", or left out");
   config.dedupe_content = dedupe == "content";
-  if (config.dedupe_content) warn_undone(reader, "dedupe", "equal rows are all kept");
   config.row_bytes_max = reader.integer("maxRowBytes", config.row_bytes_max, 1);
   if (config.row_bytes_max > kRowBytesLimit)
     reader.fail_at("maxRowBytes", fmt::format("must be at most {}", kRowBytesLimit));
@@ -314,6 +343,7 @@ Config ConfigLoader::load(const ConfigValue& root) {
   config.cache_root = absolute(reader.text("cacheRoot", ".hyp/cache"), folder_);
   config.state_dir = absolute(reader.text("stateDir", ".hyp/state"), folder_);
   config.allow_undeclared_datasets = reader.boolean("undeclaredDatasets", config.allow_undeclared_datasets);
+  load_retention(reader, "defaultDays", config.retention);
   if (const ConfigValue* datasets = reader.object("datasets")) {
     std::set<std::string> folded;
     for (size_t i = 0; i < datasets->members.size(); ++i) {
@@ -326,7 +356,7 @@ Config ConfigLoader::load(const ConfigValue& root) {
       if (!folded.insert(fold_name(name)).second) {
         fail_config(path_, line, "datasets." + name, "another dataset's name differs from it only in case");
       }
-      config.datasets.emplace(name, load_dataset(name, value));
+      config.datasets.emplace(name, load_dataset(name, value, config.retention));
     }
   }
   if (const ConfigValue* sinks = reader.array("sinks")) {
@@ -364,10 +394,10 @@ Config ConfigLoader::load(const ConfigValue& root) {
   config.flush_interval_ms = reader.integer("flushIntervalMs", config.flush_interval_ms, 1);
   config.flush_bytes = reader.integer("flushBytes", config.flush_bytes, 1);
   config.spool_bytes_max = reader.integer("maxSpoolBytes", config.spool_bytes_max, 1);
+  load_upkeep(reader, config);
   if (const std::string trace = reader.text("traceFile", ""); !trace.empty())
     config.trace_file = absolute(trace, folder_);
   reader.finish();
-  config.warnings = std::move(warnings_);
   return config;
 }
 
@@ -396,6 +426,7 @@ DatasetConfig Config::dataset(const std::string& name) const {
   }
   DatasetConfig config;
   config.name = name;
+  config.retention = retention;
   return config;
 }
 

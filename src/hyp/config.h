@@ -12,17 +12,31 @@
 
 namespace firn::hyp {
 
+struct RetentionConfig {
+  std::optional<int64_t> days;     // "days" ("defaultDays" for all datasets): older rows go; nullopt (null): none does
+  bool wait_for_sink_ack = false;  // "waitForSinkAck": a row stays until every sink of its dataset has passed it,
+  int64_t grace_days = 7;          // "graceDays": but no longer than so many days more
+};
+
+struct CompactionConfig {
+  int64_t target_file_bytes = 128 << 20;   // "targetFileBytes"
+  int64_t files_min = 16;                  // "minFiles": small files from which a partition needs it
+  int64_t metadata_bytes_max = 16 << 20;   // "maxMetadataBytes"
+  int64_t memory_bytes_max = 256LL << 20;  // "maxMemoryBytes"
+  int64_t tick_budget_ms = 30'000;         // "tickBudgetMs": no further one is begun on a tick after it
+};
+
 struct DatasetConfig {
   std::string name;                       // letters, digits, '_', '-', '.'; not starting with '.'; at most 128
   std::optional<iceberg::Schema> schema;  // "columns"; nullopt: inferred from the rows and widened additively
   bool allow_new_columns = true;          // "additionalColumns": with a declared schema false unless set
   std::string primary_timestamp_column;   // "primaryTimestampColumn"; empty: none
   std::vector<iceberg::PartitionDeclaration> cache_partitioning;  // "cachePartitioning": {"iceberg": {"fields": [...]}}
-  std::string source_column;              // "sourceColumn": its value chooses the source partition; empty: the
-                                          // capture's source name does
-  std::optional<int64_t> retention_days;  // "retention": {"days": N}; not applied yet
-  bool dedupe_content = false;            // "dedupe": "content"; not applied yet
-  int64_t row_bytes_max = 8 << 20;        // "maxRowBytes": a longer line is a reject
+  std::string source_column;        // "sourceColumn": its value chooses the source partition; empty: the
+                                    // capture's source name does
+  RetentionConfig retention;        // "retention"; what it does not say is as for all datasets
+  bool dedupe_content = false;      // "dedupe": "content": compaction drops rows equal to an earlier one (P5.3)
+  int64_t row_bytes_max = 8 << 20;  // "maxRowBytes": a longer line is a reject
 };
 
 enum class SinkKind : uint8_t { blob, iceberg };
@@ -50,7 +64,6 @@ struct CollectConfig {  // files followed by the daemon; also what `hyp collect`
 struct Config {
   std::string path;                               // the file, or empty for the defaults
   std::string digest;                             // of its text
-  std::vector<std::string> warnings;              // what is said in it and not done yet; each names file, line and key
   std::string cache_root;                         // "cacheRoot", absolute; ".hyp/cache" beside the file
   std::string state_dir;                          // "stateDir", absolute; ".hyp/state" beside the file
   std::map<std::string, DatasetConfig> datasets;  // "datasets": {name: {…}}
@@ -61,9 +74,14 @@ struct Config {
   std::string token;                              // "tokenFile"/"tokenEnv" resolved; empty: no authentication asked
   int64_t flush_interval_ms = 10'000;             // "flushIntervalMs"
   int64_t flush_bytes = 64 << 20;                 // "flushBytes": a flush begins when the spool holds more
-  int64_t spool_bytes_max = 8LL << 30;  // "maxSpoolBytes": beyond it capture refuses rows (429) rather than fill
-                                        // the disk
-  std::string trace_file;               // "traceFile": spans as OTLP/JSON lines; empty: none
+  int64_t spool_bytes_max = 8LL << 30;    // "maxSpoolBytes": beyond it capture refuses rows (429) rather than fill
+                                          // the disk
+  int64_t cache_bytes_max = 0;            // "maxCacheBytes": beyond it capture refuses rows (429) rather than drop
+                                          // older ones (P8); 0: no limit
+  RetentionConfig retention;              // "retention": of datasets that do not say otherwise
+  CompactionConfig compaction;            // "compaction"
+  int64_t maintain_interval_ms = 60'000;  // "maintainIntervalMs": between the daemon's ticks of upkeep
+  std::string trace_file;                 // "traceFile": spans as OTLP/JSON lines; empty: none
 
   // The configured dataset, or the defaults for an undeclared one. Throws invalid_argument if the name is not one or if
   // undeclared ones are refused.

@@ -181,6 +181,8 @@ const ConfigValue* ConfigReader::find(const std::string& key) {
   return value;
 }
 
+bool ConfigReader::is_null(const std::string& key) { return find(key) == nullptr && value_.find(key) != nullptr; }
+
 std::string ConfigReader::text(const std::string& key, std::string fallback) {
   const ConfigValue* value = find(key);
   if (value == nullptr) return fallback;

@@ -35,6 +35,7 @@ class ConfigReader {
 
   const ConfigValue* find(const std::string& key);  // nullptr: not there, or null
   bool has(const std::string& key) { return find(key) != nullptr; }
+  bool is_null(const std::string& key);  // said, as null
   std::string text(const std::string& key, std::string fallback);
   std::string required_text(const std::string& key);
   bool boolean(const std::string& key, bool fallback);

@@ -31,21 +31,28 @@ std::string initial_config_text() {
     //>   },
     //>   // Whether rows may bring columns that are not declared; with "columns" only if said.
     //>   "additionalColumns": true,
-    //>   // Archives are partitioned by its day, if this is said before they are made. Times are ISO 8601 strings; a number in
-    //>   // a timestamptz column is taken as microseconds since 1970, and rejected if it looks like another unit.
+    //>   // Rows age by it; archives are partitioned by its day, if this is said before they are made. Times are ISO 8601
+    //>   // strings; a number in a timestamptz column is taken as microseconds since 1970, and rejected if it looks like
+    //>   // another unit.
     //>   "primaryTimestampColumn": "time",
     //>   // How cache tables are partitioned; archives are sorted by the identity columns.
     //>   "cachePartitioning": {"iceberg": {"fields": [{"column": "path", "transform": "identity"}]}},
     //>   // Its value chooses the partition "source=…"; otherwise the name of what captured the row does.
     //>   "sourceColumn": "path",
-    //>   // Rows older than this leave the cache. Not applied yet: hyp says so at each command.
-    //>   "retention": {"days": 30},
-    //>   // Equal rows are kept once. Not applied yet: hyp says so at each command.
+    //>   // What is other here than "retention" below says for all datasets. "days": null keeps rows for ever.
+    //>   "retention": {"days": 30, "waitForSinkAck": true},
+    //>   // Of equal rows compaction keeps the first; left out: all of them.
     //>   "dedupe": "content",
     //>   // A longer line is rejected.
     //>   "maxRowBytes": 8388608,
     //> },
   },
+
+  // Rows older than "defaultDays" leave the cache; null: they stay for ever. Age is by the dataset's
+  // "primaryTimestampColumn", by the time of ingest where there is none. With "waitForSinkAck" a row stays until every
+  // sink that ships its dataset has it, but no longer than "graceDays" more; what goes before a sink has it is counted,
+  // and told by `hyp status`.
+  "retention": {"defaultDays": null, "waitForSinkAck": false, "graceDays": 7},
 
   // Where rows are shipped, each once. "schedule" is cron's (minute hour day month weekday, in UTC); without it only
   // `hyp sink run` ships. "datasets" left out: all of them. One unit (object or snapshot) has at most "maxRows" and "maxBytes".
@@ -77,10 +84,25 @@ std::string initial_config_text() {
   //> "tokenFile": "token",       // or "tokenEnv": "HYP_TOKEN"
 
   // Captured rows are moved into the cache tables so often, or once there are so many bytes of them. Beyond "maxSpoolBytes"
-  // capture refuses rows rather than fill the disk.
+  // capture refuses rows rather than fill the disk. So it does while all that is below "cacheRoot" takes more than
+  // "maxCacheBytes" (0: no limit): no row is dropped to make room for another.
   "flushIntervalMs": 10000,
   "flushBytes": 67108864,
   "maxSpoolBytes": 8589934592,
+  "maxCacheBytes": 0,
+
+  // How often the daemon looks after the cache, as `hyp maintain` does: retention, then compaction of the partitions that
+  // need it most. One does that has at least "minFiles" small files, or more than "maxMetadataBytes" of metadata; its rows
+  // are written anew in files of "targetFileBytes", within "maxMemoryBytes" of memory. After "tickBudgetMs" no further one
+  // is begun before the next time.
+  "maintainIntervalMs": 60000,
+  "compaction": {
+    "targetFileBytes": 134217728,
+    "minFiles": 16,
+    "maxMetadataBytes": 16777216,
+    "maxMemoryBytes": 268435456,
+    "tickBudgetMs": 30000,
+  },
 
   // Spans of what hyp does, as OTLP/JSON lines.
   //> "traceFile": "trace.jsonl",

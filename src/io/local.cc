@@ -34,6 +34,10 @@ class DurableFolders {
     std::lock_guard lock(mutex_);
     known_.erase({info.st_dev, info.st_ino});
   }
+  void clear() {
+    std::lock_guard lock(mutex_);
+    known_.clear();
+  }
 
  private:
   std::mutex mutex_;
@@ -52,6 +56,7 @@ void stat_folder(const std::string& folder, struct stat& info) {
 
 // Of a parent above the first folder made by us: one that may not be opened was not made by the like of us.
 void sync_older_parent(const std::string& folder) {
+  check_program_runs();
   const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return;
   if (::fsync(fd.get()) == 0) {
@@ -63,9 +68,10 @@ void sync_older_parent(const std::string& folder) {
 
 void remove_folder_content(const std::string& folder, const std::string& synced_folder);
 
-void remove_entry(const std::string& path, bool is_folder, const std::string& synced_folder) {
+void remove_entry(const std::string& path, const struct stat& info, const std::string& synced_folder) {
+  const bool is_folder = S_ISDIR(info.st_mode);
   if (is_folder) remove_folder_content(path, synced_folder);
-  fault_point("io.remove_tree.before_entry");
+  if (!survives_fault_point("io.remove_tree.before_entry")) return;
   unsynced::Step step;
   const std::string kept = is_folder ? std::string() : unsynced::keep(path, synced_folder);
   if ((is_folder ? ::rmdir(path.c_str()) : ::unlink(path.c_str())) != 0) {
@@ -74,6 +80,8 @@ void remove_entry(const std::string& path, bool is_folder, const std::string& sy
     if (error != ENOENT) fail_errno(error, "remove " + path);
     return;
   }
+  // Its inode number may be given to a folder that nobody has synced.
+  if (is_folder) durable_folders().erase(info);
   is_folder ? unsynced::removed_directory(path, synced_folder) : unsynced::removed(path, synced_folder, kept);
 }
 
@@ -92,11 +100,12 @@ void remove_folder_content(const std::string& folder, const std::string& synced_
   for (const std::string& name : names) {
     const std::string path = fmt::format("{}/{}", folder, name);
     struct stat info;
-    if (::lstat(path.c_str(), &info) == 0) remove_entry(path, S_ISDIR(info.st_mode), synced_folder);
+    if (::lstat(path.c_str(), &info) == 0) remove_entry(path, info, synced_folder);
   }
 }
 
 std::optional<Descriptor> lock_file(const std::string& path, FileLock::Mode mode, bool waits) {
+  check_program_runs();
   make_directories(parent_folder(path));
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) fail_errno(errno, "open lock file " + path);
@@ -113,7 +122,10 @@ std::optional<Descriptor> lock_file(const std::string& path, FileLock::Mode mode
 
 }  // namespace
 
+void forget_durable_folders() { durable_folders().clear(); }
+
 void sync_directory_now(const std::string& folder) {
+  check_program_runs();
   const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) fail_errno(errno, "open directory " + folder);
   if (::fsync(fd.get()) != 0) fail_errno(errno, "sync directory " + folder);
@@ -121,6 +133,7 @@ void sync_directory_now(const std::string& folder) {
 }
 
 void rename_now(const std::string& from, const std::string& to) {
+  check_program_runs();
   unsynced::Step step;
   const std::string kept = unsynced::keep(to, parent_folder(to));
   if (::rename(from.c_str(), to.c_str()) != 0) {
@@ -199,7 +212,7 @@ void hard_link(const std::string& from, const std::string& to) {
 
 void remove_file(const std::string& path) {
   const std::string folder = parent_folder(path);
-  fault_point("io.remove.before_unlink");
+  if (!survives_fault_point("io.remove.before_unlink")) return;
   {
     unsynced::Step step;
     const std::string kept = unsynced::keep(path, folder);
@@ -213,8 +226,7 @@ void remove_file(const std::string& path) {
       // Gone already: by a process, perhaps, that died before its sync. Ours makes it last.
     }
   }
-  fault_point("io.remove.before_directory_sync");
-  sync_directory_now(folder);
+  if (survives_fault_point("io.remove.before_directory_sync")) sync_directory_now(folder);
 }
 
 void remove_tree(const std::string& folder) {
@@ -224,11 +236,8 @@ void remove_tree(const std::string& folder) {
     fail_errno(errno, "stat " + folder);
   }
   const std::string parent = parent_folder(folder);
-  remove_entry(folder, S_ISDIR(info.st_mode), parent);
-  // Its inode number may be given to a folder that nobody has synced.
-  durable_folders().erase(info);
-  fault_point("io.remove_tree.before_directory_sync");
-  sync_directory_now(parent);
+  remove_entry(folder, info, parent);
+  if (survives_fault_point("io.remove_tree.before_directory_sync")) sync_directory_now(parent);
 }
 
 void rename_file(const std::string& from, const std::string& to) {
@@ -287,8 +296,11 @@ AppendFile AppendFile::open(const std::string& path, std::optional<int64_t> size
     fault_point("io.append.before_cut");
     if (::ftruncate(fd.get(), size) != 0) fail_errno(errno, fmt::format("cut {} to {} bytes", path, size));
   }
-  // What is built on next are bytes that a dead process may have left unsynced.
-  if (info.st_size > 0 && ::fsync(fd.get()) != 0) fail_errno(errno, "sync " + path);
+  if (info.st_size > 0) {  // what is built on next are bytes that a dead process may have left unsynced
+    check_program_runs();
+    if (::fsync(fd.get()) != 0) fail_errno(errno, "sync " + path);
+    unsynced::synced_file(path);
+  }
   return AppendFile(path, std::move(fd), size);
 }
 
@@ -297,6 +309,7 @@ void AppendFile::check_usable() const {
 }
 
 void AppendFile::append(std::string_view bytes) {
+  check_program_runs();
   check_usable();
   failed_ = true;
   unsynced::Step step;

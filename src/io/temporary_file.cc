@@ -44,6 +44,7 @@ std::string parent_folder(const std::string& path) {
 }
 
 TemporaryFile::TemporaryFile(const std::string& path) : path_(path) {
+  check_program_runs();
   const std::string folder = parent_folder(path);
   make_directories(folder);
   temporary_path_ = folder + "/" + temporary_name_for(std::string_view(path).substr(path.rfind('/') + 1));
@@ -52,10 +53,11 @@ TemporaryFile::TemporaryFile(const std::string& path) : path_(path) {
 }
 
 TemporaryFile::~TemporaryFile() {
-  if (is_temporary_) ::unlink(temporary_path_.c_str());  // best effort: a leftover is ignored by all
+  if (is_temporary_ && !is_program_stopped()) ::unlink(temporary_path_.c_str());  // best effort: a leftover is ignored
 }
 
 void TemporaryFile::write(std::string_view bytes) {
+  check_program_runs();
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -65,6 +67,7 @@ void TemporaryFile::write(std::string_view bytes) {
 }
 
 void TemporaryFile::sync() {
+  check_program_runs();
   // The kernel's own stamps move every few milliseconds, and a freed inode is soon used again: two contents of one size
   // could then have one FileInfo::version. The exact time tells them apart (P1.3).
   std::array<timespec, 2> times;

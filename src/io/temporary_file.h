@@ -49,4 +49,8 @@ std::string parent_folder(const std::string& path);  // "." for a bare name
 void sync_directory_now(const std::string& folder);
 void rename_now(const std::string& from, const std::string& to);
 
+// What make_directories knows to be durable, forgotten, as a new process knows nothing. For tests that restart within
+// one (base/fault_point.h).
+void forget_durable_folders();
+
 }  // namespace firn

@@ -124,6 +124,11 @@ void forget_now() {
   undo_all();
 }
 
+void drop_ledger() {
+  std::lock_guard lock(ledger().mutex);
+  ledger().entries.clear();
+}
+
 Step::Step() : is_held_(enabled()) {
   if (is_held_) ledger().mutex.lock();
 }

@@ -13,8 +13,9 @@
 namespace firn::unsynced {
 
 bool enabled();
-void enable();      // as FIRN_FAULT_FORGET=1
-void forget_now();  // undoes everything recorded, latest first; the paths are then as after a power cut
+void enable();       // as FIRN_FAULT_FORGET=1
+void forget_now();   // undoes everything recorded, latest first; the paths are then as after a power cut
+void drop_ledger();  // as if everything recorded had been synced: its files are of no interest any more
 
 // Held by io/ around a change and its record, so that no kill falls between the two. Does nothing when off; reentrant.
 class Step {

@@ -7,8 +7,10 @@
 #include <thread>
 
 #include "base/arrow_status.h"
+#include "base/fault_point.h"
 #include "io/file_io.h"
 #include "io/local.h"
+#include "io/temporary_file.h"
 #include "io/unsynced.h"
 #include "support/crash.h"
 #include "support/run_program.h"
@@ -24,9 +26,11 @@ std::string read_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+using Tree = std::set<std::string>;
+
 // Every file and folder but leftover temporaries: "d/", "f=content".
-std::set<std::string> tree_of(const std::string& folder) {
-  std::set<std::string> tree;
+Tree tree_of(const std::string& folder) {
+  Tree tree;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const std::string name = fs::relative(entry.path(), folder);
     if (name.find(".tmp-") != std::string::npos) continue;
@@ -35,10 +39,35 @@ std::set<std::string> tree_of(const std::string& folder) {
   return tree;
 }
 
-using Tree = std::set<std::string>;
+// As run_killed_at, but the process lives on: it stops, restarts and does the work again, to its end.
+int stop_and_restart(size_t index, Crash crash, const std::string& folder, Tree& stopped,
+                     const std::function<void(const std::string&)>& work) {
+  TempFolder told;
+  const int status = run_in_child([&] {
+    if (crash == Crash::power) unsynced::enable();
+    set_fault_handler([&, passes = size_t{0}](const char*) mutable {
+      if (passes++ == index) stop_program();
+    });
+    try {
+      work(folder);
+    } catch (const Stopped&) {
+    }
+    set_fault_handler(nullptr);
+    if (!is_program_stopped()) fail(ErrorKind::internal, "there is no pass {}", index);
+    if (crash == Crash::power) unsynced::forget_now();
+    std::ofstream file(told / "tree");
+    for (const std::string& entry : tree_of(folder)) file << entry << "\n";
+    restart_program();
+    forget_durable_folders();
+    work(folder);
+  });
+  std::ifstream file(told / "tree");
+  for (std::string entry; std::getline(file, entry);) stopped.insert(entry);
+  return status;
+}
 
 // Ends `work` at each of its points over what `prepare` made; returns every state found afterwards. Checks that running
-// `work` again from there ends in `last`.
+// `work` again from there ends in `last`, and that a program which stops in place of its process leaves the same.
 std::vector<Tree> states_after(Crash crash, const std::function<void(const std::string&)>& prepare,
                                const std::function<void(const std::string&)>& work, const Tree& last) {
   size_t num_points = 0;
@@ -58,6 +87,13 @@ std::vector<Tree> states_after(Crash crash, const std::function<void(const std::
     states.push_back(tree_of(folder.path()));
     work(folder.path());
     EXPECT_EQ(tree_of(folder.path()), last);
+
+    const TempFolder other;
+    prepare(other.path());
+    Tree stopped;
+    EXPECT_EQ(stop_and_restart(point, crash, other.path(), stopped, work), 0);
+    EXPECT_EQ(stopped, states.back());
+    EXPECT_EQ(tree_of(other.path()), last);
   }
   return states;
 }
@@ -160,6 +196,33 @@ TEST(IoCrash, ASegmentsNameLastsFromItsFoldersSync) {
     file.sync();
   };
   EXPECT_EQ(states_after(Crash::power, prepare_nothing, work, {"s=one"}), (std::vector<Tree>{{}, {}, {"s="}}));
+}
+
+TEST(IoStopped, ChangesNothingAndIsNoErrorToHandle) {
+  const TempFolder folder;
+  replace_file(folder / "f", "1");
+  AppendFile log = AppendFile::open(folder / "log");
+  const Tree before = tree_of(folder.path());
+  {
+    TemporaryFile begun(folder / "begun");
+    stop_program();
+    for (const std::function<void()>& step : std::vector<std::function<void()>>{
+             [&] { replace_file(folder / "f", "2"); }, [&] { link_new_file(folder / "g", "2"); },
+             [&] { rename_file(folder / "f", folder / "g"); }, [&] { make_directories(folder / "d"); },
+             [&] { sync_directory(folder.path()); }, [&] { hard_link(folder / "f", folder / "g"); },
+             [&] { FileLock::try_acquire(folder / "lock", FileLock::Mode::shared); }, [&] { log.append("x"); },
+             [&] { begun.write("x"); }, [&] { fault_point("test.one"); }}) {
+      EXPECT_THROW(step(), Stopped);
+    }
+    EXPECT_NO_THROW(remove_file(folder / "f"));
+    EXPECT_NO_THROW(remove_tree(folder.path()));
+    EXPECT_FALSE(survives_fault_point("test.one"));
+  }
+  EXPECT_EQ(tree_of(folder.path()), before);
+  restart_program();
+  EXPECT_TRUE(survives_fault_point("test.one"));
+  remove_file(folder / "f");
+  EXPECT_EQ(tree_of(folder.path()), Tree{"log="});
 }
 
 // What the test below runs in a process of its own, where the environment is read anew: one thread writes files that it

@@ -142,7 +142,7 @@ struct SnapshotsArguments {
 
 void snapshots(const SnapshotsArguments& arguments) {
   const LoadedTable head = open_table(arguments.table)->load();
-  std::vector<Snapshot> ordered = head.metadata->snapshots;
+  std::vector<Snapshot> ordered(head.metadata->snapshots.begin(), head.metadata->snapshots.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const Snapshot& a, const Snapshot& b) {
     return a.timestamp_ms != b.timestamp_ms ? a.timestamp_ms < b.timestamp_ms : a.sequence_number < b.sequence_number;
   });

@@ -117,9 +117,12 @@ Taken take_files(Service& service, const Invocation& invocation, const IngestArg
   options.source = arguments.source;
   options.row_bytes_max = service.config().dataset(arguments.dataset).row_bytes_max;
   options.cancelled = invocation.cancelled;
+  CaptureReport current;  // of the file at hand
   options.progress = [&](const CaptureReport& now) {
+    current = now;
     progress.say(fmt::format("{}: {}, {} taken", arguments.dataset, lines_text(taken.total.lines + now.lines),
                              format_bytes(taken.total.bytes + now.bytes)));
+    service.check_disk();
   };
   const std::vector<std::string> files = arguments.files.empty() ? std::vector<std::string>{"-"} : arguments.files;
   for (const std::string& file : files) {
@@ -128,6 +131,7 @@ Taken take_files(Service& service, const Invocation& invocation, const IngestArg
   for (const std::string& file : files) {
     if (*invocation.cancelled) break;
     try {
+      current = {};
       service.check_capture(arguments.dataset, arguments.source);
       options.id = file == "-" ? arguments.id : "";
       options.atomic = file == "-" && arguments.atomic;
@@ -138,6 +142,7 @@ Taken take_files(Service& service, const Invocation& invocation, const IngestArg
       ++taken.done;
     } catch (const Error& e) {
       taken.failure = e;
+      if (e.kind() == ErrorKind::busy && !options.atomic) add(taken.total, current);
       break;
     }
   }
@@ -163,12 +168,14 @@ int command_ingest(const Config& config, const Invocation& given, const IngestAr
     const int64_t started_us = steady_us();
     const int64_t rejected_before = service.rejected(arguments.dataset);
     const Taken taken = take_files(service, invocation, arguments);
-    if (taken.failure && taken.done == 0 && arguments.files.size() <= 1) throw Error(*taken.failure);
+    const bool is_nothing_taken = taken.done == 0 && taken.total.lines == 0;
+    if (taken.failure && is_nothing_taken && arguments.files.size() <= 1) throw Error(*taken.failure);
     std::ostream& out = *invocation.out;
     out << arguments.dataset << ": took " << lines_text(taken.total.lines) << " (" << format_bytes(taken.total.bytes)
         << ")";
     if (taken.total.lines_skipped > 0) out << "; " << lines_text(taken.total.lines_skipped) << " had been taken before";
-    if (taken.failure) out << ", from the first " << taken.done << " of " << arguments.files.size() << " files";
+    if (taken.failure && arguments.files.size() > 1)
+      out << ", from the first " << taken.done << " of " << arguments.files.size() << " files";
     out << "\n";
     int status = 0;
     if (!arguments.no_flush) status = flush_and_report(service, invocation, arguments.dataset, rejected_before);

@@ -90,6 +90,10 @@ size_t shown_width(const std::string& cell) {  // code points; wide ones are rar
 
 }  // namespace
 
+std::string title(const PartitionId& partition) {
+  return partition.source == "default" ? partition.dataset : partition.dataset + "/" + partition.source;
+}
+
 void print_table(std::ostream& out, const std::vector<std::string>& titles,
                  const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;

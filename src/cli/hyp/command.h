@@ -58,6 +58,9 @@ std::string format_bytes(int64_t bytes);
 std::string format_count(int64_t count);
 std::string format_duration_us(int64_t micros);
 
+// A partition as people know it: its dataset, and its source unless that is the default.
+std::string title(const PartitionId& partition);
+
 // Rows of text in aligned columns; numbers (columns whose every cell is one) to the right.
 void print_table(std::ostream& out, const std::vector<std::string>& titles,
                  const std::vector<std::vector<std::string>>& rows);
@@ -92,6 +95,17 @@ struct SinkArguments {
 };
 int command_sink_run(const Config& config, const Invocation& invocation, const SinkArguments& arguments);
 int command_sink_status(const Config& config, const Invocation& invocation, const SinkArguments& arguments);
+
+struct PurgeArguments {
+  std::string dataset, where;
+  bool dry_run = false, json = false;
+};
+int command_purge(const Config& config, const Invocation& invocation, const PurgeArguments& arguments);
+
+struct MaintainArguments {
+  bool dry_run = false, json = false;
+};
+int command_maintain(const Config& config, const Invocation& invocation, const MaintainArguments& arguments);
 
 int command_status(const Config& config, const Invocation& invocation, bool json);
 int command_schema(const Config& config, const Invocation& invocation, const std::string& dataset, bool json);

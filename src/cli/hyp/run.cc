@@ -23,6 +23,8 @@ struct Parsed {
   CollectArguments collect;
   QueryArguments query;
   SinkArguments sink;
+  PurgeArguments purge;
+  MaintainArguments maintain;
   bool json = false;
   std::string dataset;
 };
@@ -77,13 +79,30 @@ void add_options(CLI::App& app, Parsed& p) {
     one->add_flag("--json", p.sink.json, "As JSON");
   }
 
+  auto* purge = app.add_subcommand("purge", "Remove rows from the cache at once and for good");
+  purge->add_option("DATASET", p.purge.dataset)->required();
+  purge
+      ->add_option("--where", p.purge.where,
+                   "Which rows: \"user_id = 'x' and not (a is null)\", or Iceberg's expression JSON; \"true\": all")
+      ->required();
+  purge->add_flag("--dry-run", p.purge.dry_run, "Only count them (what is spooled is flushed all the same)");
+  purge->add_flag("--json", p.purge.json, "As JSON");
+  purge->footer(
+      "Spooled rows are flushed first. Queries and sinks that began before see their rows to the end: what they\n"
+      "hold is named, and goes with the upkeep that follows their end. What sinks have stays there, and is counted.\n"
+      "Rejected lines (rejects/DATASET.ndjson in the cache) are no rows: look there yourself.");
+
+  auto* maintain = app.add_subcommand("maintain", "Remove rows past their age, and compact what needs it, now");
+  maintain->add_flag("--dry-run", p.maintain.dry_run, "Only say what would be done");
+  maintain->add_flag("--json", p.maintain.json, "As JSON");
+
   auto* status = app.add_subcommand("status", "What the cache holds");
   status->add_flag("--json", p.json, "As JSON");
   auto* schema = app.add_subcommand("schema", "The columns of a dataset");
   schema->add_option("DATASET", p.dataset)->required();
   schema->add_flag("--json", p.json, "As Iceberg's schema JSON");
   app.add_subcommand("flush", "Move spooled rows into the cache tables now");
-  app.add_subcommand("daemon", "Own the cache: HTTP capture, followed files, flushes, sinks on schedule; until SIGTERM")
+  app.add_subcommand("daemon", "Own the cache: HTTP capture, followed files, flushes, sinks on schedule, upkeep; until SIGTERM")
       ->footer(
           "Rows over HTTP: POST http://127.0.0.1:4747/v1/ingest/DATASET (\"listen\" in the configuration), NDJSON, "
           "one\n"
@@ -117,13 +136,12 @@ void check_command(const CLI::App& app, const std::vector<std::string>& words) {
   }
 }
 
-// Before any command does its work: what the configuration says and hyp does not do, and that there is none.
+// Before any command does its work: that there is no configuration.
 void warn_of_configuration(const Config& config, const Invocation& invocation) {
   if (config.path.empty()) {
     *invocation.err << "hyp: there is no hyp.json here: the defaults are used, with the cache in " << config.cache_root
                     << "; `hyp init` writes a configuration\n";
   }
-  for (const std::string& warning : config.warnings) *invocation.err << "hyp: warning: " << warning << "\n";
 }
 
 int dispatch(CLI::App& app, const Parsed& p, const Invocation& invocation) {
@@ -138,6 +156,8 @@ int dispatch(CLI::App& app, const Parsed& p, const Invocation& invocation) {
   if (app.got_subcommand("query")) return command_query(config, invocation, p.query);
   if (app.got_subcommand("status")) return command_status(config, invocation, p.json);
   if (app.got_subcommand("schema")) return command_schema(config, invocation, p.dataset, p.json);
+  if (app.got_subcommand("purge")) return command_purge(config, invocation, p.purge);
+  if (app.got_subcommand("maintain")) return command_maintain(config, invocation, p.maintain);
   if (app.got_subcommand("flush")) return command_flush(config, invocation);
   if (app.got_subcommand("daemon")) return command_daemon(config, invocation);
   if (app.get_subcommand("sink")->got_subcommand("run")) return command_sink_run(config, invocation, p.sink);

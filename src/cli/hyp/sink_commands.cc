@@ -39,10 +39,6 @@ void warn_of_unknown_datasets(const Cache& cache, const SinkConfig& sink, const 
   }
 }
 
-std::string title(const PartitionId& partition) {
-  return partition.source == "default" ? partition.dataset : partition.dataset + "/" + partition.source;
-}
-
 Json to_json(const SinkRunReport& report) {
   Json partitions = Json::array();
   for (const PartitionRun& run : report.partitions) {

@@ -1,6 +1,5 @@
 // status, daemon.
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -20,43 +19,103 @@
 #include "hyp/capture/follow.h"
 #include "hyp/capture/spool_sources.h"
 #include "hyp/daemon/daemon.h"
+#include "hyp/maintain/partition_status.h"
 
 namespace firn::hyp {
 namespace {
 
 constexpr int64_t kMissedShownMs = 7 * 86'400'000;
 
-int64_t summary_number(const iceberg::Snapshot& snapshot, const char* key) {
-  const auto found = snapshot.summary.find(key);
-  int64_t number = 0;
-  if (found != snapshot.summary.end())
-    std::from_chars(found->second.data(), found->second.data() + found->second.size(), number);
-  return number;
+std::string time_text(const std::optional<int64_t>& time_ms) {
+  return time_ms ? format_timestamp_ms_utc(*time_ms) : "";
 }
 
-struct PartitionStatus {
-  PartitionId partition;
-  int64_t rows = 0, bytes = 0, files = 0;
-  std::string last_flush, generation, problem;
-};
+Json time_json(const std::optional<int64_t>& time_ms) {
+  return time_ms ? Json(format_timestamp_ms_utc(*time_ms)) : Json(nullptr);
+}
 
-PartitionStatus status_of(const Cache& cache, const PartitionId& partition) {
-  PartitionStatus status;
-  status.partition = partition;
-  try {
-    const auto held = cache.hold(partition);
-    if (!held) return status;
-    status.generation = held->operations->location().substr(held->operations->location().rfind('/') + 1);
-    if (const iceberg::Snapshot* snapshot = held->table.metadata->current_snapshot()) {
-      status.rows = summary_number(*snapshot, "total-records");
-      status.bytes = summary_number(*snapshot, "total-files-size");
-      status.files = summary_number(*snapshot, "total-data-files");
-      status.last_flush = format_timestamp_ms_utc(snapshot->timestamp_ms);
-    }
-  } catch (const Error& e) {  // the others are shown all the same
-    status.problem = e.what();
+// "1,200 for archive, 3 for lake"; "" if there are none.
+std::string rows_by_sink(const std::map<std::string, int64_t>& rows) {
+  std::string text;
+  for (const auto& [sink, count] : rows)
+    text += fmt::format("{}{} for {}", text.empty() ? "" : ", ", format_count(count), sink);
+  return text;
+}
+
+Json to_json(const CompactionRecord& record) {
+  return {{"at", record.at},
+          {"filesBefore", record.files_before},
+          {"filesAfter", record.files},
+          {"bytesBefore", record.bytes_before},
+          {"bytesAfter", record.bytes},
+          {"filesRewritten", record.files_rewritten},
+          {"duplicatesDropped", record.duplicates_dropped}};
+}
+
+// "2026-01-31 42 files became 3"
+std::string compaction_text(const std::optional<CompactionRecord>& record) {
+  if (!record) return "";
+  return fmt::format("{}: {} files became {}", record->at, format_count(record->files_before),
+                     format_count(record->files));
+}
+
+// What a dataset's partitions are together.
+PartitionStatus sum_of(const std::vector<PartitionStatus>& partitions) {
+  PartitionStatus sum;
+  for (const PartitionStatus& one : partitions) {
+    sum.partition.dataset = one.partition.dataset;
+    sum.rows += one.rows;
+    sum.bytes += one.bytes;
+    sum.files += one.files;
+    sum.generations += one.generations;
+    if (one.oldest_ms) sum.oldest_ms = std::min(sum.oldest_ms.value_or(*one.oldest_ms), *one.oldest_ms);
+    if (one.newest_ms) sum.newest_ms = std::max(sum.newest_ms.value_or(*one.newest_ms), *one.newest_ms);
+    if (one.last_flush_ms) sum.last_flush_ms = std::max(sum.last_flush_ms.value_or(0), *one.last_flush_ms);
+    const bool is_later =
+        one.last_compaction && (!sum.last_compaction || sum.last_compaction->at < one.last_compaction->at);
+    if (is_later) sum.last_compaction = one.last_compaction;
+    sum.rows_overdue += one.rows_overdue;
+    for (const auto& [sink, rows] : one.rows_waiting) sum.rows_waiting[sink] += rows;
+    for (const auto& [sink, rows] : one.rows_forced_out) sum.rows_forced_out[sink] += rows;
   }
-  return status;
+  return sum;
+}
+
+Json to_json(const PartitionStatus& one) {
+  Json json = {{"rows", one.rows},
+               {"bytes", one.bytes},
+               {"files", one.files},
+               {"generations", one.generations},
+               {"oldest", time_json(one.oldest_ms)},
+               {"newest", time_json(one.newest_ms)},
+               {"lastFlush", time_json(one.last_flush_ms)},
+               {"lastCompaction", one.last_compaction ? to_json(*one.last_compaction) : Json(nullptr)},
+               {"rowsOverdue", one.rows_overdue},
+               {"rowsWaiting", one.rows_waiting},
+               {"rowsForcedOut", one.rows_forced_out}};
+  if (!one.problem.empty()) json["problem"] = one.problem;
+  return json;
+}
+
+std::vector<std::string> to_row(const PartitionStatus& one, const std::string& source) {
+  return {one.partition.dataset,        source,
+          format_count(one.rows),       format_bytes(one.bytes),
+          format_count(one.files),      format_count(one.generations),
+          time_text(one.oldest_ms),     time_text(one.newest_ms),
+          time_text(one.last_flush_ms), compaction_text(one.last_compaction)};
+}
+
+// What is overdue, for whom it waits, and what went without; of one that has such rows, or a problem.
+void print_remarks(const PartitionStatus& one, std::ostream& out) {
+  const std::string name = title(one.partition);
+  if (one.rows_overdue > 0)
+    out << "overdue        " << name << ": " << format_count(one.rows_overdue) << " rows go with the next upkeep\n";
+  if (!one.rows_waiting.empty())
+    out << "overdue        " << name << ": rows kept past their age: " << rows_by_sink(one.rows_waiting) << "\n";
+  if (!one.rows_forced_out.empty())
+    out << "forced out     " << name << ": rows removed before they were shipped: " << rows_by_sink(one.rows_forced_out)
+        << "\n";
+  if (!one.problem.empty()) out << "problem        " << name << ": " << one.problem << "\n";
 }
 
 int64_t spooled_bytes(const Cache& cache) {
@@ -158,33 +217,43 @@ int run_remote(Service& service, RemoteCommand& command) {
 }  // namespace
 
 int command_status(const Config& config, const Invocation& invocation, bool json) {
-  const Cache cache(config);
+  Cache cache(config);
   const bool is_owned = [&] {
     make_directories(config.cache_root);
     return !FileLock::try_acquire(owner_lock_path(config.cache_root), FileLock::Mode::exclusive).has_value();
   }();
-  Json partitions = Json::array();
-  std::vector<std::vector<std::string>> rows;
+  std::vector<std::vector<PartitionStatus>> datasets;
   for (const std::string& dataset : cache.datasets()) {
+    datasets.emplace_back();
     for (const PartitionId& partition : cache.partitions(dataset)) {
-      const PartitionStatus one = status_of(cache, partition);
-      Json entry = {{"dataset", partition.dataset}, {"source", partition.source}, {"rows", one.rows},
-                    {"bytes", one.bytes},           {"files", one.files},         {"generation", one.generation},
-                    {"lastFlush", one.last_flush}};
-      if (!one.problem.empty()) entry["problem"] = one.problem;
-      partitions.push_back(std::move(entry));
-      rows.push_back({partition.dataset, partition.source, format_count(one.rows), format_bytes(one.bytes),
-                      format_count(one.files), one.last_flush, one.generation, one.problem});
+      datasets.back().push_back(partition_status(cache, partition));
     }
   }
   const int64_t spooled = spooled_bytes(cache);
   const std::map<std::string, int64_t> waiting = spooled_lines(cache);
   const std::vector<std::string> problems = problems_of(cache);
   if (json) {
-    Json waiting_json = Json::object();
+    Json partitions = Json::array(), sums = Json::array(), waiting_json = Json::object();
     for (const auto& [dataset, lines] : waiting) waiting_json[dataset] = lines;
-    *invocation.out << Json{{"cacheRoot", config.cache_root}, {"configuration", config.path}, {"owned", is_owned},
-                            {"spooledBytes", spooled},        {"spooledLines", waiting_json}, {"problems", problems},
+    for (const std::vector<PartitionStatus>& dataset : datasets) {
+      const PartitionStatus sum = sum_of(dataset);
+      Json sum_json = {{"dataset", sum.partition.dataset}, {"partitions", dataset.size()}};
+      sum_json.update(to_json(sum));
+      sums.push_back(std::move(sum_json));
+      for (const PartitionStatus& one : dataset) {
+        Json entry = {
+            {"dataset", one.partition.dataset}, {"source", one.partition.source}, {"generation", one.generation}};
+        entry.update(to_json(one));
+        partitions.push_back(std::move(entry));
+      }
+    }
+    *invocation.out << Json{{"cacheRoot", config.cache_root},
+                            {"configuration", config.path},
+                            {"owned", is_owned},
+                            {"spooledBytes", spooled},
+                            {"spooledLines", waiting_json},
+                            {"problems", problems},
+                            {"datasets", sums},
                             {"partitions", partitions}}
                            .dump(2)
                     << "\n";
@@ -200,11 +269,22 @@ int command_status(const Config& config, const Invocation& invocation, bool json
   }
   out << "\n";
   for (const std::string& problem : problems) out << "problem        " << problem << "\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const std::vector<PartitionStatus>& dataset : datasets) {
+    for (const PartitionStatus& one : dataset) {
+      print_remarks(one, out);
+      rows.push_back(to_row(one, one.partition.source));
+    }
+    if (dataset.size() > 1) rows.push_back(to_row(sum_of(dataset), "(all)"));
+  }
   out << "\n";
   if (rows.empty()) {
     out << (waiting.empty() ? "nothing was ingested yet\n" : "nothing was flushed yet\n");
   } else {
-    print_table(out, {"dataset", "source", "rows", "bytes", "files", "last flush", "generation", ""}, rows);
+    print_table(out,
+                {"dataset", "source", "rows", "bytes", "files", "generations", "oldest", "newest", "last flush",
+                 "last compaction"},
+                rows);
   }
   return 0;
 }

@@ -30,6 +30,25 @@ std::optional<SpoolPosition> flushed_until(const iceberg::TableMetadata& metadat
        spool_id, text);
 }
 
+namespace {
+
+// Locks the snapshot that the head has, then looks whether the head still lists it: a sweep may have expired it in
+// between (P7), and then the head has another.
+void hold_snapshot(HeldTable& held) {
+  while (const iceberg::Snapshot* snapshot = held.table.metadata->current_snapshot()) {
+    const int64_t id = snapshot->snapshot_id;
+    held.lock.share_snapshot(id);
+    iceberg::LoadedTable again = held.operations->load();
+    const bool is_listed = again.metadata->find_snapshot(id) != nullptr;
+    // The same snapshot under newer metadata is taken; a newer snapshot is not ours to read without its lock.
+    if (!is_listed || again.metadata->current_snapshot_id == id) held.table = std::move(again);
+    if (is_listed) return;
+    held.lock.release_snapshot(id);
+  }
+}
+
+}  // namespace
+
 struct Cache::State {
   Config config;
   std::shared_ptr<FileIO> io;
@@ -41,8 +60,9 @@ struct Cache::State {
     std::shared_ptr<iceberg::TableOperations> operations;
   };
   std::mutex mutex;
-  std::map<std::string, Opened> opened;   // by partition folder
-  std::set<std::string> swept_locations;  // of tables whose leftovers are removed
+  std::map<std::string, Opened> opened;                     // by partition folder
+  std::set<std::string> swept_locations;                    // of tables whose leftovers are removed
+  std::map<std::string, std::set<int64_t>> left_by_sweeps;  // by location
 
   std::shared_ptr<iceberg::TableOperations> operations_of(const std::string& folder, const std::string& location) {
     std::lock_guard guard(mutex);
@@ -53,7 +73,7 @@ struct Cache::State {
 };
 
 Cache::Cache(const Config& config, std::shared_ptr<FileIO> io)
-    : state_(new State{config, std::move(io), SequenceAllocator(config.cache_root, config.state_dir), {}, {}, {}}) {
+    : state_(new State{config, std::move(io), SequenceAllocator(config.cache_root, config.state_dir), {}, {}, {}, {}}) {
   make_directories(join_path(config.cache_root, "datasets"));
   make_directories(config.state_dir);
 }
@@ -88,6 +108,7 @@ std::optional<HeldTable> Cache::hold(const PartitionId& partition, bool acting) 
   if (!generation) return std::nullopt;
   auto operations = state_->operations_of(path, generation->location);
   HeldTable held{std::move(generation->lock), operations, operations->load()};
+  hold_snapshot(held);
   if (acting) {
     // What was just seen may be another process's, visible and not yet durable: the cursor, and the version loaded.
     sync_directory(path);
@@ -114,6 +135,21 @@ void Cache::remove_leftovers(const PartitionId& partition, const HeldTable& held
   }
 }
 
+std::optional<std::set<int64_t>> Cache::swept(const std::string& location) const {
+  std::lock_guard guard(state_->mutex);
+  const auto found = state_->left_by_sweeps.find(location);
+  return found == state_->left_by_sweeps.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Cache::note_swept(const std::string& location, std::optional<std::set<int64_t>> left_to_readers) const {
+  std::lock_guard guard(state_->mutex);
+  if (left_to_readers) {
+    state_->left_by_sweeps[location] = std::move(*left_to_readers);
+  } else {
+    state_->left_by_sweeps.erase(location);
+  }
+}
+
 iceberg::Schema Cache::dataset_schema(const std::string& dataset) const {
   const DatasetConfig declared = dataset_config(dataset);
   iceberg::Schema merged = declared.schema.value_or(iceberg::Schema());
@@ -134,16 +170,23 @@ void check_declared_columns(const Cache& cache, const std::string& dataset) {
   for (const PartitionId& partition : cache.partitions(dataset)) {
     const auto held = cache.hold(partition);
     if (!held) continue;
-    const auto conflict = find_conflict(*declared.schema, without_hidden(held->table.metadata->schema()));
-    if (!conflict) continue;
-    fail(
-        ErrorKind::config,
-        "{}: \"datasets.{}.columns\": column \"{}\" is declared as {}, but the cache has it as {} ({}). A type can "
-        "only "
-        "be widened: int to long, float to double, a decimal to more digits. Declare {} again, and give the new values "
-        "a column name of their own",
-        cache.config().path.empty() ? "the configuration" : cache.config().path, dataset, conflict->column,
-        type_text(*conflict->a), type_text(*conflict->b), partition.logical_path(), type_text(*conflict->b));
+    const auto refused = find_refused(*declared.schema, without_hidden(held->table.metadata->schema()));
+    if (!refused) continue;
+    const std::string key =
+        fmt::format("{}: \"datasets.{}.columns\"",
+                    cache.config().path.empty() ? "the configuration" : cache.config().path, dataset);
+    if (refused->is_required) {
+      fail(ErrorKind::config,
+           "{}: column \"{}\" is declared as required, but the cache has rows that may lack it ({}). A column that is "
+           "required must be so from the first row on: declare it without \"required\"",
+           key, refused->column, partition.logical_path());
+    }
+    fail(ErrorKind::config,
+         "{}: column \"{}\" is declared as {}, but the cache has it as {} ({}). A type can only be widened: int to "
+         "long, float to double, a decimal to more digits. Declare {} again, and give the new values a column name of "
+         "their own",
+         key, refused->column, type_text(*refused->declared), type_text(*refused->cached), partition.logical_path(),
+         type_text(*refused->cached));
   }
 }
 
@@ -154,6 +197,7 @@ DatasetConfig Cache::dataset_config(const std::string& dataset) const {
     if (e.kind() != ErrorKind::invalid_argument) throw;
     DatasetConfig defaults;
     defaults.name = dataset;
+    defaults.retention = config().retention;
     return defaults;
   }
 }

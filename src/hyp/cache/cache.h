@@ -2,7 +2,8 @@
 //
 //   <cacheRoot>/datasets/<dataset>/source=<s>/cursor.json   {v, tableDir, cacheId}
 //   <cacheRoot>/datasets/<dataset>/source=<s>/table-<n>/
-//   <cacheRoot>/datasets/<dataset>/source=<s>/table-<n>.lock  the generation's lock: shared by readers (P7)
+//   <cacheRoot>/datasets/<dataset>/source=<s>/table-<n>.lock  the generation's lock: shared by its readers and those of
+//                                                             its snapshots (P7, generation_lock.h)
 //   <cacheRoot>/datasets/<dataset>/source=<s>/lock           the partition lock
 //   <cacheRoot>/datasets/<dataset>/schema.lock               held while a partition's schema is made or widened
 //   <cacheRoot>/rejects/<dataset>.ndjson                     rejected lines, each once (rejects.h)
@@ -13,11 +14,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <arrow/record_batch.h>
 
+#include "hyp/cache/generation_lock.h"
 #include "hyp/cache/sequence.h"
 #include "hyp/capture/row_parser.h"
 #include "hyp/capture/spool.h"
@@ -39,7 +42,7 @@ inline constexpr const char* kMaxSeqProperty = "firn.max-seq";  // the partition
 inline constexpr const char* kFlushedPrefix = "firn.flushed.";  // + spool id = "<segment>,<offset>" (P6.2)
 inline constexpr const char* kOpensProperty = "firn.opens";     // the latest 64 opens that stamped rows of the table
 inline constexpr const char* kSequencedProperty =
-    "firn.sequenced";  // "true": made by firn, so no row lacks a number (P9.3)
+    "firn.sequenced";  // "true": rows without a number that are found from now on get new ones (P9.3)
 
 // The table's marker of a spool: its frames that *begin before* this place are in the table, those that begin at or
 // after it are not. nullopt: none is. Throws corrupt.
@@ -55,10 +58,10 @@ struct PartitionId {
   std::string key() const;
 };
 
-// A generation held by a shared lock while it lives (P7): its directory is not removed, and `table` is its head as
-// loaded.
+// A generation and one of its snapshots, held by shared locks while it lives (P7): neither the directory nor a file
+// that the snapshot names is removed. `table` is its head as loaded.
 struct HeldTable {
-  FileLock lock;
+  GenerationLock lock;
   std::shared_ptr<iceberg::TableOperations> operations;
   iceberg::LoadedTable table;
 };
@@ -82,6 +85,10 @@ class Cache {
   // Removes the unfinished files that killed flushes left in the partition; looks once a process. Best effort. Requires
   // the partition lock.
   void remove_leftovers(const PartitionId& partition, const HeldTable& held) const;
+  // The snapshots that this object's last sweep of the table at `location` left to their readers (generations.h);
+  // nullopt: it has not swept it, or not to the end.
+  std::optional<std::set<int64_t>> swept(const std::string& location) const;
+  void note_swept(const std::string& location, std::optional<std::set<int64_t>> left_to_readers) const;
 
   // The dataset's columns without the hidden ones: the union of its partitions' schemas and the declared one; where
   // that contradicts the tables, theirs stand. Ids are of no table. Empty fields if nothing is known yet.
@@ -95,9 +102,10 @@ class Cache {
   std::unique_ptr<State> state_;
 };
 
-// Throws config naming column, types and partition if the configuration declares a column of `dataset` with a type that
-// its tables' cannot be widened to, nor it to theirs: what is captured under such a declaration could not be stored as
-// declared.
+// Throws config naming the column and the partition if the configuration declares a column of `dataset` as its tables
+// can never have it: with a type that theirs cannot be widened to, or as required where rows may lack it. What is
+// captured under such a declaration could not be stored as declared. (Rows that are spooled already are stored as far
+// as they fit the tables and the declaration; the others are rejects.)
 void check_declared_columns(const Cache& cache, const std::string& dataset);
 
 struct Rejected {
@@ -139,7 +147,9 @@ struct ReadOptions {
   std::vector<std::string> columns;        // empty: all of the partition's, hidden ones left out
   std::optional<int64_t> since_exclusive;  // _hyp_ingest_seq > since
   std::optional<int64_t> until;            // _hyp_ingest_seq <= until
-  bool include_legacy = true;              // rows without a number (P9.3)
+  // Rows that had no number when firn first met them (P9.3). SequencedReader numbers first what lacks a number: such
+  // rows then come at their numbers, at or below 0. False: neither those come nor, without `since`, any at or below 0.
+  bool include_legacy = true;
   int64_t batch_rows_max = 16384;
   iceberg::ReadCounters* counters = nullptr;
 };
@@ -147,11 +157,12 @@ struct ReadOptions {
 // Clean rows with the number to store once each is durably shipped (the `after` of spec §2).
 struct SequencedBatch {
   std::shared_ptr<arrow::RecordBatch> rows;  // hidden columns stripped
-  std::vector<int64_t> after;                // one a row, ascending; 0 for legacy rows, which come first
+  std::vector<int64_t> after;                // one a row, ascending; at or below 0 for legacy rows
 };
 
 // Rows of one partition in _hyp_ingest_seq order (P9.1), at a cost that follows the new rows. Holds the generation and
-// the snapshot that it began with. One thread.
+// the snapshot that it began with. With include_legacy it may take the partition lock (legacy_rows.h): the caller must
+// not have it. One thread.
 class SequencedReader {
  public:
   SequencedReader(const Cache& cache, const PartitionId& partition, const ReadOptions& options);
@@ -165,7 +176,8 @@ class SequencedReader {
   std::unique_ptr<State> state_;
 };
 
-// All rows of a partition without order, hidden columns stripped (`read_rows` of spec §2).
+// All rows of a partition without order, hidden columns stripped (`read_rows` of spec §2). With include_legacy, rows
+// without a number come too, whatever the range.
 std::shared_ptr<arrow::RecordBatchReader> read_rows(const Cache& cache, const PartitionId& partition,
                                                     const ReadOptions& options);
 

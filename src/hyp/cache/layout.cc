@@ -1,6 +1,7 @@
 #include "hyp/cache/layout.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "base/civil_time.h"
@@ -59,6 +60,47 @@ void check_cursor_not_lost(const std::string& partition_folder) {
   }
 }
 
+constexpr const char* kCursorMembers[] = {"v", "tableDir", "cacheId", "updatedAt", "compaction"};
+
+// Rows do not depend on it, and the next compaction writes it anew, so damage is passed over.
+std::optional<CompactionRecord> read_compaction(const Json& cursor, const std::string& path) {
+  const Json* json = find_member(cursor, "compaction");
+  if (json == nullptr) return std::nullopt;
+  try {
+    CompactionRecord record;
+    record.at = get_string(*json, "at", path);
+    record.snapshot_id = find_int64(*json, "snapshot", path);
+    record.rows = get_int64(*json, "rows", path);
+    record.files = get_int64(*json, "files", path);
+    record.bytes = get_int64(*json, "bytes", path);
+    record.metadata_bytes = get_int64(*json, "metadataBytes", path);
+    record.gatherable_files = get_int64(*json, "gatherableFiles", path);
+    record.files_before = get_int64(*json, "filesBefore", path);
+    record.bytes_before = get_int64(*json, "bytesBefore", path);
+    record.files_rewritten = get_int64(*json, "filesRewritten", path);
+    record.duplicates_dropped = get_int64(*json, "duplicatesDropped", path);
+    return record;
+  } catch (const Error& e) {
+    spdlog::warn("the record of the last compaction is damaged: {}", e.what());
+    return std::nullopt;
+  }
+}
+
+Json to_json(const CompactionRecord& record) {
+  Json json = {{"at", record.at}};
+  if (record.snapshot_id) json["snapshot"] = *record.snapshot_id;
+  json["rows"] = record.rows;
+  json["files"] = record.files;
+  json["bytes"] = record.bytes;
+  json["metadataBytes"] = record.metadata_bytes;
+  json["gatherableFiles"] = record.gatherable_files;
+  json["filesBefore"] = record.files_before;
+  json["bytesBefore"] = record.bytes_before;
+  json["filesRewritten"] = record.files_rewritten;
+  json["duplicatesDropped"] = record.duplicates_dropped;
+  return json;
+}
+
 }  // namespace
 
 std::optional<Cursor> read_cursor(const std::string& partition_folder) {
@@ -66,18 +108,26 @@ std::optional<Cursor> read_cursor(const std::string& partition_folder) {
   const auto text = make_local_file_io()->read_if_exists(path);
   if (!text) return std::nullopt;
   const Json json = parse_json(*text, path);
-  Cursor cursor{get_string(json, "tableDir", path), get_string(json, "cacheId", path)};
+  Cursor cursor{get_string(json, "tableDir", path), find_string(json, "cacheId", path).value_or(""), {}, {}};
   if (cursor.table_dir.empty() || cursor.table_dir[0] == '.' || cursor.table_dir.find('/') != std::string::npos) {
     fail(ErrorKind::corrupt, "{}: tableDir \"{}\" is no folder's name", path, cursor.table_dir);
+  }
+  cursor.compaction = read_compaction(json, path);
+  for (const auto& [key, value] : json.items()) {
+    const bool is_known =
+        std::find(std::begin(kCursorMembers), std::end(kCursorMembers), key) != std::end(kCursorMembers);
+    if (!is_known) cursor.unknown_members[key] = value;
   }
   return cursor;
 }
 
 void write_cursor(const std::string& partition_folder, const Cursor& cursor) {
-  const Json json = {{"v", 1},
-                     {"tableDir", cursor.table_dir},
-                     {"cacheId", cursor.cache_id},
-                     {"updatedAt", format_timestamp_ms_utc(now_ms())}};
+  Json json = {{"v", 1},
+               {"tableDir", cursor.table_dir},
+               {"cacheId", cursor.cache_id},
+               {"updatedAt", format_timestamp_ms_utc(now_ms())}};
+  if (cursor.compaction) json["compaction"] = to_json(*cursor.compaction);
+  if (!cursor.unknown_members.is_null()) json.update(cursor.unknown_members);
   replace_file(join_path(partition_folder, "cursor.json"), json.dump() + "\n");
 }
 
@@ -109,6 +159,22 @@ std::string generation_lock_path(const std::string& partition_folder, const std:
   return join_path(partition_folder, table_dir + ".lock");
 }
 
+std::optional<int64_t> generation_number(std::string_view table_dir) {
+  if (!table_dir.starts_with(kTablePrefix)) return std::nullopt;
+  int64_t number = 0;
+  const char* const end = table_dir.data() + table_dir.size();
+  const auto [after, error] = std::from_chars(table_dir.data() + kTablePrefix.size(), end, number);
+  return error == std::errc() && after == end ? std::optional(number) : std::nullopt;
+}
+
+std::vector<std::string> list_generations(const std::string& partition_folder) {
+  std::vector<std::string> names = subfolders(partition_folder);
+  std::erase_if(names, [](const std::string& name) { return !generation_number(name); });
+  std::sort(names.begin(), names.end(),
+            [](const std::string& a, const std::string& b) { return *generation_number(a) < *generation_number(b); });
+  return names;
+}
+
 std::optional<HeldGeneration> hold_generation(const std::string& partition_folder) {
   auto cursor = read_cursor(partition_folder);
   if (!cursor) {
@@ -116,7 +182,8 @@ std::optional<HeldGeneration> hold_generation(const std::string& partition_folde
     cursor = read_cursor(partition_folder);
   }
   while (cursor) {
-    auto lock = FileLock::acquire(generation_lock_path(partition_folder, cursor->table_dir), FileLock::Mode::shared);
+    GenerationLock lock(generation_lock_path(partition_folder, cursor->table_dir));
+    lock.share();
     auto again = read_cursor(partition_folder);
     if (again && again->table_dir == cursor->table_dir) {
       return HeldGeneration{std::move(lock), generation_folder(partition_folder, cursor->table_dir)};

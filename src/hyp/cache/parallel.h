@@ -46,12 +46,16 @@ void run_parallel(size_t count, const Run& run) {
   if (failure) std::rethrow_exception(failure);
 }
 
-// Calls produce(0) … produce(count - 1) on other threads, and consume(result) on this one in that order. A few results
-// wait at most. consume says whether to go on; results that were produced ahead are then dropped. An exception of
-// either is thrown here, of produce at its turn, once the threads have ended.
+// Calls produce(0) … produce(count - 1) on other threads (a single one on this), and consume(result) on this one in
+// that order. A few results wait at most. consume says whether to go on; results that were produced ahead are then
+// dropped. An exception of either is thrown here, of produce at its turn, once the threads have ended.
 template <class Produce, class Consume>
 void run_ordered(size_t count, const Produce& produce, const Consume& consume) {
   using Result = decltype(produce(size_t{0}));
+  if (count == 1) {  // nothing to do meanwhile
+    consume(produce(size_t{0}));
+    return;
+  }
   struct Slot {
     std::optional<Result> result;
     std::exception_ptr failure;

@@ -1,12 +1,15 @@
 #include "hyp/cache/partition_flush.h"
 
 #include "base/arrow_status.h"
+#include "base/civil_time.h"
+#include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "base/uri.h"
 #include "hyp/cache/layout.h"
 #include "hyp/cache/new_table.h"
 #include "hyp/cache/parallel.h"
+#include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
 #include "iceberg/commit/commit.h"
 #include "iceberg/parquet/arrow_schema.h"
@@ -15,7 +18,6 @@
 namespace firn::hyp {
 namespace {
 
-constexpr size_t kOpensKept = 64;  // as many as destinations keep (P10.7)
 constexpr size_t kSampleJobs = 2;
 
 using iceberg::Field;
@@ -137,7 +139,7 @@ std::optional<Written> PartitionWriter::write(OtherColumns added, OtherColumns c
   options.already_sorted = true;  // numbers ascend in the order of the lines
   iceberg::AppendWriter writer(table_io(), *metadata_, options);
   const auto columns = iceberg::to_arrow_schema(metadata_->schema());
-  const Schema parsed_columns = visible();
+  const Schema parsed_columns = config_.schema ? with_required(visible(), *config_.schema) : visible();
   run_ordered(
       jobs_.size(), [&](size_t i) { return parse_job(jobs_[i], parsed_columns, parser_options(config_)); },
       [&](ParsedJob&& job) {
@@ -188,10 +190,9 @@ void PartitionWriter::widen(const Schema& wanted) {
 Written PartitionWriter::write_existing(HeldTable held) {
   metadata_ = held.table.metadata;
   held_ = std::move(held);
-  if (config_.schema) {  // a declaration may have grown since
-    const bool fits = !find_conflict(visible(), *config_.schema);
-    widen(fits ? *config_.schema : merge_schemas(visible(), *config_.schema, partition_.dataset));
-  }
+  // A declaration may have grown since. A column that came later is optional in the table, whatever is declared: the
+  // rows before it lack it.
+  if (config_.schema) widen(merge_schemas(visible(), *config_.schema, partition_.dataset));
   if (config_.allow_new_columns) {
     if (auto written = write(OtherColumns::refused, OtherColumns::left_out)) return std::move(*written);
     const FileLock schema_lock = lock_dataset_schema(cache_, partition_.dataset);
@@ -199,21 +200,6 @@ Written PartitionWriter::write_existing(HeldTable held) {
     widen(infer(jobs_, known));
   }
   return std::move(*write(OtherColumns::left_out, OtherColumns::left_out));
-}
-
-// The base's firn.opens with the open that issued `seq`.
-std::string opens_property(const TableMetadata& base, const std::vector<Open>& opens, int64_t seq) {
-  std::vector<Open> kept;
-  if (const std::string text = base.property(kOpensProperty, ""); !text.empty()) {
-    kept = opens_from_json(parse_json(text, base.location), base.location);
-  }
-  const Open* issuer = nullptr;
-  for (const Open& open : opens) {
-    if (open.from_seq <= seq) issuer = &open;
-  }
-  if (issuer != nullptr && (kept.empty() || kept.back().from_seq < issuer->from_seq)) kept.push_back(*issuer);
-  if (kept.size() > kOpensKept) kept.erase(kept.begin(), kept.end() - kOpensKept);
-  return opens_to_json(kept).dump();
 }
 
 void PartitionWriter::commit(const Written& written, const std::string& spool_id, SpoolPosition until) {
@@ -241,6 +227,7 @@ void PartitionWriter::commit(const Written& written, const std::string& spool_id
     iceberg::TryPlan plan;
     plan.set_properties = {{kFlushedPrefix + spool_id, marker},
                            {kMaxSeqProperty, std::to_string(last_seq)},
+                           {kLastFlushProperty, format_timestamp_ms_utc(now_ms())},
                            {kOpensProperty, opens_property(base, opens, first_seq_)}};
     return plan;
   };
@@ -277,6 +264,7 @@ PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, cons
   const FileLock partition_lock = cache.lock(partition);
   std::optional<HeldTable> held = cache.hold(partition, /*acting=*/true);
   if (held) {
+    adopt_table(cache, partition, *held);
     cache.remove_leftovers(partition, *held);
     if (const auto marker = flushed_until(*held->table.metadata, spool_id)) {
       if (*marker > end) {

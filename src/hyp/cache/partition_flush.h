@@ -9,6 +9,8 @@
 
 namespace firn::hyp {
 
+inline constexpr const char* kLastFlushProperty = "firn.last-flush";  // table property: ISO 8601
+
 struct PartitionFlushed {
   int64_t rows = 0;                   // committed now; 0: there was nothing to commit
   std::vector<RejectedRow> rejected;  // decided now, durable in the rejects file

@@ -14,6 +14,12 @@ using iceberg::TypePtr;
 
 constexpr int32_t kTableFormatVersion = 3;
 
+// A column that has a type in one schema and one in another of which neither may be promoted to the other.
+struct TypeConflict {
+  std::string column;  // dotted
+  TypePtr a, b;
+};
+
 // How two schemas become one, and where they do not.
 class Merge {
  public:
@@ -96,6 +102,57 @@ TypePtr renumber(const TypePtr& type, int32_t& next_id) {
   }
 }
 
+const Field* field_named(const std::vector<Field>& fields, const std::string& name) {
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == name; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+std::vector<Field> required_as(std::vector<Field> fields, const std::vector<Field>& declared) {
+  for (Field& field : fields) {
+    const Field* as = field_named(declared, field.name);
+    if (as == nullptr) continue;
+    field.required = as->required;
+    if (field.type->id() == TypeId::struct_ && as->type->id() == TypeId::struct_) {
+      field.type = Type::struct_of(required_as(field.type->fields(), as->type->fields()));
+    }
+  }
+  return fields;
+}
+
+std::optional<RefusedColumn> refused_field(const std::vector<Field>& declared, const std::vector<Field>& cached,
+                                           const std::string& parent);
+
+std::optional<RefusedColumn> refused_type(const TypePtr& declared, const TypePtr& cached, const std::string& column) {
+  if (declared->id() == TypeId::struct_ && cached->id() == TypeId::struct_) {
+    return refused_field(declared->fields(), cached->fields(), column + ".");
+  }
+  if (declared->id() == TypeId::list && cached->id() == TypeId::list) {
+    return refused_type(declared->element().type, cached->element().type, column + ".element");
+  }
+  if (declared->id() == TypeId::map && cached->id() == TypeId::map) {
+    auto refused = refused_type(declared->key().type, cached->key().type, column + ".key");
+    return refused ? refused : refused_type(declared->value().type, cached->value().type, column + ".value");
+  }
+  const bool is_nested = declared->is_nested() || cached->is_nested();
+  if (!is_nested && iceberg::can_promote(*cached, *declared, kTableFormatVersion)) return std::nullopt;
+  return RefusedColumn{column, declared, cached};
+}
+
+std::optional<RefusedColumn> refused_field(const std::vector<Field>& declared, const std::vector<Field>& cached,
+                                           const std::string& parent) {
+  for (const Field& field : declared) {
+    const std::string column = parent + field.name;
+    const Field* found = field_named(cached, field.name);
+    if (found == nullptr) {
+      if (field.required) return RefusedColumn{column, field.type, nullptr, true};
+      continue;
+    }
+    if (auto refused = refused_type(field.type, found->type, column)) return refused;
+    if (field.required && !found->required) return RefusedColumn{column, field.type, found->type, true};
+  }
+  return std::nullopt;
+}
+
 int32_t hidden_id(const Schema& schema, const char* name, TypeId type, std::string_view where) {
   const Field* field = schema.find_field(std::string_view(name));
   if (field == nullptr || field->type->id() != type) {
@@ -140,11 +197,12 @@ Schema merge_schemas(const Schema& a, const Schema& b, std::string_view where, S
   return Schema(renumber(merged, next_id)->fields());
 }
 
-std::optional<TypeConflict> find_conflict(const Schema& a, const Schema& b) {
-  Merge merge(Stands::first);
-  merge.fields(a.fields(), b.fields(), "");
-  if (merge.conflicts().empty()) return std::nullopt;
-  return merge.conflicts().front();
+Schema with_required(const Schema& schema, const Schema& declared) {
+  return Schema(required_as(schema.fields(), declared.fields()), schema.schema_id());
+}
+
+std::optional<RefusedColumn> find_refused(const Schema& declared, const Schema& table) {
+  return refused_field(declared.fields(), table.fields(), "");
 }
 
 }  // namespace firn::hyp

@@ -26,11 +26,17 @@ enum class Stands : uint8_t { first, second };
 iceberg::Schema merge_schemas(const iceberg::Schema& a, const iceberg::Schema& b, std::string_view where,
                               Stands stands = Stands::first);
 
-// A column that has a type in `a` and one in `b` of which neither may be promoted to the other; nullopt: there is none.
-struct TypeConflict {
+// `schema` with columns required where `declared` says so, through structs: rows that lack them are rejects.
+iceberg::Schema with_required(const iceberg::Schema& schema, const iceberg::Schema& declared);
+
+// A column of `declared` that a table with the columns `table` can never have so: of a type that its own cannot be
+// promoted to, or required where rows may lack it. nullopt: there is none.
+struct RefusedColumn {
   std::string column;  // dotted
-  iceberg::TypePtr a, b;
+  iceberg::TypePtr declared;
+  iceberg::TypePtr cached;   // nullptr: the table lacks it, and it is declared as required
+  bool is_required = false;  // the types agree, and the table's is optional
 };
-std::optional<TypeConflict> find_conflict(const iceberg::Schema& a, const iceberg::Schema& b);
+std::optional<RefusedColumn> find_refused(const iceberg::Schema& declared, const iceberg::Schema& table);
 
 }  // namespace firn::hyp

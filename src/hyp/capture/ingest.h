@@ -27,8 +27,10 @@ struct CaptureOptions {
   bool atomic = false;                 // pipes: all or nothing (AtomicAppend)
   int64_t row_bytes_max = 8 << 20;     // the dataset's: of a longer line only so much is kept as makes it a reject
   int64_t body_bytes_max = 256 << 20;  // bodies: decompressed
-  std::function<void(const CaptureReport&)> progress;  // called now and then
-  const std::atomic<bool>* cancelled = nullptr;        // once set, what was taken is synced and reported, and the call
+  // Called now and then. May throw busy: what was reported is synced (with `atomic` nothing is taken), and the call
+  // throws it.
+  std::function<void(const CaptureReport&)> progress;
+  const std::atomic<bool>* cancelled = nullptr;  // once set, what was taken is synced and reported, and the call
                                                  // returns; with `atomic` nothing is taken and it throws cancelled
 };
 

@@ -125,8 +125,10 @@ bool take(LineBlocks& blocks, Intake& intake, FrameSink& sink, bool is_slow) {
       }
     }
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::corrupt || sink.is_atomic()) throw;
+    const bool is_stop = error.kind() == ErrorKind::busy;  // progress() says that no more is to be taken
+    if ((error.kind() != ErrorKind::corrupt && !is_stop) || sink.is_atomic()) throw;
     sink.sync();
+    if (is_stop) throw;
     fail(ErrorKind::corrupt, "{}; the lines up to line {} are kept", error.what(), intake.position.lines);
   }
   sink.sync();

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "hyp/daemon/sink_ticks.h"
+#include "hyp/maintain/maintain.h"
 
 namespace firn::hyp {
 namespace {
@@ -122,6 +123,52 @@ void ship(Service& service, const SinkConfig& sink, const std::atomic<bool>& sto
   }
 }
 
+void tell(const MaintainReport& report) {
+  for (const RetentionReport& one : report.retention) {
+    if (one.rows_removed > 0)
+      spdlog::info("{}: {} rows removed, past their age", one.partition.logical_path(), one.rows_removed);
+  }
+  for (const CompactionReport& one : report.compaction) {
+    if (one.swapped) {
+      spdlog::info("{}: compacted, {} files became {}", one.partition.logical_path(), one.files_before,
+                   one.files_after);
+    } else {
+      spdlog::info("{}: not compacted: {}", one.partition.logical_path(), one.note);
+    }
+  }
+  if (report.compactions_left > 0) spdlog::info("{} partitions wait for their compaction", report.compactions_left);
+  if (report.generations_removed > 0 || report.snapshots_expired > 0) {
+    spdlog::info("removed {} old generations and {} old snapshots, {} bytes", report.generations_removed,
+                 report.snapshots_expired, report.bytes_removed);
+  }
+}
+
+// Looks after the cache, until `stop`; a compaction under way then ends unfinished and without effect.
+void look_after(Service& service, const std::atomic<bool>& stop) {
+  std::vector<std::string> reported;
+  int64_t next_ms = 0;
+  while (!stop) {
+    if (steady_ms() >= next_ms) {
+      try {
+        MaintainOptions options;
+        options.budget_ms = service.config().compaction.tick_budget_ms;
+        options.cancelled = &stop;
+        const MaintainReport report = maintain(service.cache(), options);
+        tell(report);
+        for (const std::string& problem : report.problems) {  // each once while it lasts
+          if (std::find(reported.begin(), reported.end(), problem) == reported.end())
+            spdlog::error("upkeep: {}", problem);
+        }
+        reported = report.problems;
+      } catch (const std::exception& e) {  // the next tick tries again
+        spdlog::error("upkeep: {}", e.what());
+      }
+      next_ms = steady_ms() + service.config().maintain_interval_ms;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
+  }
+}
+
 // Picks up what collected files got, until `stop`.
 void follow(Service& service, const std::atomic<bool>& stop) {
   std::vector<std::string> reported;
@@ -191,12 +238,14 @@ void run_daemon(Service& service, const DaemonOptions& options, const std::atomi
     options.announce("serving the cache " + service.config().cache_root);
     SinkTicks sinks(service.config().sinks, now_ms(), [&](const SinkConfig& sink) { ship(service, sink, stop); });
     std::thread follower([&] { follow(service, stop); });  // apart: a big file must not hold up flushes and sinks
+    std::thread upkeep([&] { look_after(service, stop); });
     while (!stop) {
       flush_tick.run();
       sinks.run(now_ms());
       std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
     }
     follower.join();
+    upkeep.join();
     spdlog::info("stopping: what is under way ends first");
   }
   flush_tick.flush();  // nothing is captured any more

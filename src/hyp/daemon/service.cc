@@ -18,7 +18,7 @@ std::unique_ptr<Service> Service::try_own(const Config& config) {
 }
 
 Service::Service(FileLock owner, const Config& config)
-    : owner_(std::move(owner)), cache_(config), spool_(Spool::open(config.cache_root)) {
+    : owner_(std::move(owner)), cache_(config), spool_(Spool::open(config.cache_root)), disk_use_(config.cache_root) {
   adopt_spools();
 }
 
@@ -56,13 +56,25 @@ void Service::check_capture(const std::string& dataset, const std::string& sourc
   if (source.empty() || !is_valid_utf8(source) || encode_segment(source).size() > kSourceBytesMax) {
     fail(ErrorKind::invalid_argument, "the source's name is empty, no UTF-8, or longer than {} bytes", kSourceBytesMax);
   }
-  if (const int64_t held = spool_->unflushed_bytes(); held > config().spool_bytes_max) {
+  if (const int64_t spooled = spool_->unflushed_bytes(); spooled > config().spool_bytes_max) {
     fail(ErrorKind::busy,
-         "the spool of {} holds {} bytes that could not be flushed yet, more than spoolBytesMax ({}): nothing more is "
-         "taken "
-         "until a flush succeeds; see the log or `hyp status`",
-         config().cache_root, held, config().spool_bytes_max);
+         "the spool of {} holds {} bytes that could not be flushed yet, more than maxSpoolBytes ({}): nothing more is "
+         "taken until a flush succeeds; see the log or `hyp status`",
+         config().cache_root, spooled, config().spool_bytes_max);
   }
+  check_disk();
+}
+
+void Service::check_disk() {
+  const int64_t limit = config().cache_bytes_max;
+  if (limit == 0) return;
+  const int64_t used = disk_use_.bytes(spool_->unflushed_bytes(), limit);
+  if (used <= limit) return;
+  fail(ErrorKind::busy,
+       "{} takes {} bytes, more than maxCacheBytes ({}): nothing more is taken, since no row is dropped to make room. "
+       "Let rows go (`hyp sink run` and a shorter retention, then `hyp maintain`; or `hyp purge`), or raise "
+       "maxCacheBytes",
+       config().cache_root, used, limit);
 }
 
 FlushReport Service::flush() {
@@ -106,6 +118,7 @@ FollowReport Service::follow(const std::atomic<bool>* cancelled) {
       options.source = collect.name;
       options.row_bytes_max = config().dataset(collect.dataset).row_bytes_max;
       options.cancelled = cancelled;
+      options.progress = [&](const CaptureReport&) { check_disk(); };
       const FollowReport one = follower(collect).poll(*spool_, options);
       all.total.lines += one.total.lines;
       all.total.bytes += one.total.bytes;

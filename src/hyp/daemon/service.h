@@ -10,6 +10,7 @@
 #include "hyp/cache/cache.h"
 #include "hyp/capture/follow.h"
 #include "hyp/capture/registrations.h"
+#include "hyp/daemon/disk_use.h"
 #include "hyp/sink/driver.h"
 
 namespace firn::hyp {
@@ -24,9 +25,13 @@ class Service {
   Spool& spool() { return *spool_; }
   const Config& config() const { return cache_.config(); }
 
-  // Throws busy if the spool holds more than config().spool_bytes_max, invalid_argument if a name cannot be one, config
-  // if the dataset's declared columns cannot be those of its cache tables. Call before each capture.
+  // Throws busy if the spool holds more than config().spool_bytes_max, and what check_disk throws; invalid_argument if
+  // a name cannot be one, config if the dataset's declared columns cannot be those of its cache tables. Call before
+  // each capture.
   void check_capture(const std::string& dataset, const std::string& source);
+  // Throws busy if all below the cache root takes more than config().cache_bytes_max: rows are refused rather than
+  // others dropped (P8). Cheap: call while capturing, too.
+  void check_disk();
   void check_declaration(const std::string& dataset);  // the config part of it
   // Flushes all that is spooled now, one flush at a time.
   FlushReport flush();
@@ -45,6 +50,7 @@ class Service {
   FileLock owner_;
   Cache cache_;
   std::unique_ptr<Spool> spool_;
+  DiskUse disk_use_;
   std::mutex flush_, follow_;
   std::map<std::string, Follower> followers_;  // of follow_; by name
   mutable std::mutex counts_;

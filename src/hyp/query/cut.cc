@@ -12,10 +12,6 @@
 namespace firn::hyp {
 namespace {
 
-using iceberg::Field;
-using iceberg::Type;
-using iceberg::TypeId;
-
 // Whether the dataset's table of `source` has the frame that begins at `begin`.
 bool is_flushed(const DatasetCut& dataset, const std::string& source, const std::string& spool_id,
                 SpoolPosition begin) {
@@ -33,20 +29,6 @@ std::string unflushed_lines(const DatasetCut& dataset, const FrameAt& at, size_t
     text.append(at.frame.text, static_cast<size_t>(lines.begin), static_cast<size_t>(lines.end - lines.begin));
   }
   return text;
-}
-
-// `fields`, required where `declared` says so, through structs: the flush rejects rows that lack those.
-std::vector<Field> with_required(std::vector<Field> fields, const std::vector<Field>& declared) {
-  for (Field& field : fields) {
-    const auto same_name = [&](const Field& other) { return other.name == field.name; };
-    const auto found = std::find_if(declared.begin(), declared.end(), same_name);
-    if (found == declared.end()) continue;
-    field.required = found->required;
-    if (field.type->id() == TypeId::struct_ && found->type->id() == TypeId::struct_) {
-      field.type = Type::struct_of(with_required(field.type->fields(), found->type->fields()));
-    }
-  }
-  return fields;
 }
 
 int64_t total_records(const iceberg::TableMetadata& metadata) {
@@ -145,10 +127,7 @@ std::shared_ptr<const DatasetCut> Cut::open(const std::string& name) const {
   }
   if (dataset->config.allow_new_columns && dataset->spooled_bytes > 0) dataset->schema = inference.schema();
   dataset->spooled_schema = dataset->schema;
-  if (dataset->config.schema) {
-    dataset->spooled_schema =
-        iceberg::Schema(with_required(dataset->schema.fields(), dataset->config.schema->fields()));
-  }
+  if (dataset->config.schema) dataset->spooled_schema = with_required(dataset->schema, *dataset->config.schema);
   return dataset;
 }
 

@@ -165,8 +165,7 @@ void plan_tables(Scan& scan) {
     for (const iceberg::Field& field : scan.projection.fields()) {
       if (find_column(table_schema, field.name) != nullptr) table.options.columns.push_back(field.name);
     }
-    // Rows have to be counted all the same: the sequence column is small.
-    if (table.options.columns.empty()) table.options.columns.push_back(kIngestSeqColumn);
+    if (table.options.columns.empty()) table.options.columns.push_back("_pos");  // rows are counted all the same
     if (pruning != context.pruning.end())
       table.options.filter = table_filter(pruning->second, table_schema, scan.bound.dataset->schema);
     table.options.counters = context.counters;

@@ -32,9 +32,8 @@ std::unique_ptr<Destination> make_destination(const Cache& cache, const SinkConf
 }
 
 FileLock lock_sink(const std::string& state_dir, const std::string& sink) {
-  const std::string folder = sink_folder(state_dir, sink);
-  make_directories(folder);
-  return FileLock::acquire(join_path(folder, "lock"), FileLock::Mode::exclusive);
+  make_directories(sink_folder(state_dir, sink));
+  return FileLock::acquire(sink_lock_path(state_dir, sink), FileLock::Mode::exclusive);
 }
 
 // What stops one partition stops no other: it is told in the report and remembered for the status.
@@ -87,6 +86,10 @@ int64_t SinkRunReport::units() const {
 
 bool SinkRunReport::failed() const {
   return std::any_of(partitions.begin(), partitions.end(), [](const PartitionRun& run) { return !run.error.empty(); });
+}
+
+std::string sink_lock_path(const std::string& state_dir, const std::string& sink) {
+  return join_path(sink_folder(state_dir, sink), "lock");
 }
 
 SinkRunReport run_sink(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options) {

@@ -45,6 +45,9 @@ struct SinkRunReport {
 // only what concerns the sink as a whole (configuration, lock).
 SinkRunReport run_sink(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options = {});
 
+// Of the lock that a run holds.
+std::string sink_lock_path(const std::string& state_dir, const std::string& sink);
+
 struct SinkPartitionStatus {
   PartitionId partition;
   std::optional<int64_t> watermark;

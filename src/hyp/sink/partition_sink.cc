@@ -6,6 +6,7 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
 #include "hyp/sink/unit.h"
 #include "hyp/sink/watermark.h"
@@ -95,7 +96,7 @@ class PartitionSink {
   // also of those that it no longer lists (P10.7).
   void find_lost_watermark() {
     std::vector<Unit> opens;
-    for (const OpenRange& open : open_ranges(cache_.sequence().opens())) {
+    for (const OpenRange& open : partition_opens(cache_, run_.partition)) {
       Unit& unit = opens.emplace_back(Unit{run_.partition, stream_, {}, open.since_exclusive, std::nullopt});
       unit.range.open_id = open.open_id;
       unit.range.since = open.since_exclusive;
@@ -119,7 +120,7 @@ class PartitionSink {
     Unit confirmed{run_.partition, stream_, {}, std::nullopt, watermark_.last_unit};
     confirmed.range.since = confirmed.range.until = *watermark_.seq;
     if (watermark_.last_unit) confirmed.range.open_id = watermark_.last_unit->open_id;
-    for (const OpenRange& open : open_ranges(cache_.sequence().opens())) {
+    for (const OpenRange& open : partition_opens(cache_, run_.partition)) {
       const bool is_it = watermark_.last_unit ? open.open_id == confirmed.range.open_id
                                               : open.since_exclusive < *watermark_.seq && *watermark_.seq <= open.until;
       if (!is_it) continue;
@@ -217,7 +218,7 @@ class PartitionSink {
   // Rows of the unit's open with numbers in (since, until].
   RowCount own_rows(const Unit& unit, int64_t since, std::optional<int64_t> until) const {
     int64_t open_until = unit.range.until;
-    for (const OpenRange& open : open_ranges(cache_.sequence().opens())) {
+    for (const OpenRange& open : partition_opens(cache_, run_.partition)) {
       if (open.open_id == unit.range.open_id) open_until = open.until;
     }
     return count_rows(cache_, run_.partition, since, std::min(open_until, until.value_or(open_until)));

@@ -6,6 +6,7 @@
 
 #include "base/arrow_status.h"
 #include "base/uri.h"
+#include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
 
 namespace firn::hyp {
@@ -114,8 +115,7 @@ std::shared_ptr<arrow::RecordBatch> UnitRows::next() {
 std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, const Watermark& watermark,
                                 const UnitLimits& limits, iceberg::ReadCounters* counters) {
   ReadOptions options;
-  options.since_exclusive = watermark.seq;
-  options.include_legacy = !watermark.seq;
+  options.since_exclusive = watermark.seq;  // legacy rows are at or below 0, below any other watermark (P9.3)
   options.counters = counters;
   SequencedReader reader(cache, partition, options);
   if (reader.schema().fields().empty()) return std::nullopt;
@@ -124,7 +124,7 @@ std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, cons
   cache.hold(partition, /*acting=*/true);  // what the reader sees may be another process's, and not durable yet (P10.8)
 
   // Asked after the reader saw its rows: their open was listed before they were.
-  const std::vector<OpenRange> opens = open_ranges(cache.sequence().opens());
+  const std::vector<OpenRange> opens = partition_opens(cache, partition);
   const int64_t first = batch->after.front();
   const OpenRange* open = open_of(opens, first);
   if (!open) {
@@ -154,7 +154,7 @@ std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, cons
 Unit pending_unit(Cache& cache, const PartitionId& partition, const Watermark& watermark) {
   Unit unit{partition, stream_of(cache.sequence().cache_id(), partition), *watermark.pending, std::nullopt,
             watermark.last_unit};
-  for (const OpenRange& open : open_ranges(cache.sequence().opens())) {
+  for (const OpenRange& open : partition_opens(cache, partition)) {
     if (open.open_id == unit.range.open_id) unit.open_since = open.since_exclusive;
   }
   if (unit.range.start) unit.open_since = unit.range.since;

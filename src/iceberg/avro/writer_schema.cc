@@ -1,7 +1,9 @@
 #include "iceberg/avro/writer_schema.h"
 
 #include <algorithm>
+#include <list>
 #include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -17,13 +19,53 @@ const std::map<std::string, Kind, std::less<>> kPrimitives = {
     {"float", Kind::float_}, {"double", Kind::double_},  {"bytes", Kind::bytes}, {"string", Kind::string},
 };
 
+// The schemas that were parsed last.
+class KnownSchemas {
+ public:
+  std::optional<WriterSchema> find(std::string_view json) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& one) { return one.json == json; });
+    if (found == known_.end()) return std::nullopt;
+    known_.splice(known_.begin(), known_, found);
+    return found->schema;
+  }
+  void add(std::string_view json, const WriterSchema& schema) {
+    if (json.size() > kBytesMax) return;
+    const std::lock_guard lock(mutex_);
+    known_.push_front({std::string(json), schema});
+    if (known_.size() > kCountMax) known_.pop_back();
+  }
+
+ private:
+  static constexpr size_t kCountMax = 32, kBytesMax = 64 << 10;
+  struct Known {
+    std::string json;
+    WriterSchema schema;
+  };
+  std::mutex mutex_;
+  std::list<Known> known_;  // the one used last in front
+};
+
+KnownSchemas& known_schemas() {
+  static KnownSchemas* known = new KnownSchemas;  // never destroyed: used by threads while the process exits
+  return *known;
+}
+
 }  // namespace
 
 // Turns the JSON into nodes, resolving names as it goes.
 class SchemaParser {
  public:
-  SchemaParser(WriterSchema& schema, std::string_view where) : schema_(schema), where_(where) {}
+  explicit SchemaParser(std::string_view where) : where_(where) {}
 
+  WriterSchema parse(const Json& json) {
+    graph_.root = parse(json, "", 0);
+    WriterSchema schema;
+    schema.graph_ = std::make_shared<const WriterSchema::Graph>(std::move(graph_));
+    return schema;
+  }
+
+ private:
   const Node* parse(const Json& json, const std::string& name_space, int depth) {
     if (depth > kSchemaDepthMax)
       fail(ErrorKind::corrupt, "{}: the Avro schema nests deeper than {}", where_, kSchemaDepthMax);
@@ -37,11 +79,10 @@ class SchemaParser {
     return complex(json, type->get<std::string>(), name_space, depth);
   }
 
- private:
   Node* make(Kind kind) {
-    schema_.nodes_.push_back(std::make_unique<Node>());
-    schema_.nodes_.back()->kind = kind;
-    return schema_.nodes_.back().get();
+    graph_.nodes.push_back(std::make_unique<Node>());
+    graph_.nodes.back()->kind = kind;
+    return graph_.nodes.back().get();
   }
 
   Node* make_primitive(Kind kind) {
@@ -167,14 +208,15 @@ class SchemaParser {
     return name_space + "." + name;
   }
 
-  WriterSchema& schema_;
+  WriterSchema::Graph graph_;
   std::string where_;
   std::map<std::string, const Node*> names_;
 };
 
 WriterSchema WriterSchema::parse(std::string_view json, std::string_view where) {
-  WriterSchema schema;
-  schema.root_ = SchemaParser(schema, where).parse(parse_json(json, where), "", 0);
+  if (auto known = known_schemas().find(json)) return std::move(*known);
+  WriterSchema schema = SchemaParser(where).parse(parse_json(json, where));
+  known_schemas().add(json, schema);
   return schema;
 }
 

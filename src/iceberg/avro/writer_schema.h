@@ -55,17 +55,21 @@ struct Node {
   int32_t varint_count = 0;                 // every value of it is this many varints and nothing else; 0: it is not so
 };
 
-// Owns the nodes; moving it leaves them where they are.
+// Shares the nodes with its copies; they stay where they are while any of them lives.
 class WriterSchema {
  public:
-  // `json` is the text of "avro.schema". Throws corrupt naming `where`.
+  // `json` is the text of "avro.schema". The latest few texts are known again, since a table's manifests all have one
+  // of two and are small beside it. Thread-safe. Throws corrupt naming `where`.
   static WriterSchema parse(std::string_view json, std::string_view where);
 
-  const Node& root() const { return *root_; }
+  const Node& root() const { return *graph_->root; }
 
  private:
-  std::vector<std::unique_ptr<Node>> nodes_;
-  const Node* root_ = nullptr;
+  struct Graph {
+    std::vector<std::unique_ptr<Node>> nodes;
+    const Node* root = nullptr;
+  };
+  std::shared_ptr<const Graph> graph_;
   friend class SchemaParser;
 };
 

@@ -1,6 +1,5 @@
 // Writing metadata JSON, members in the order of Java's (Iceberg spec, Appendix C, "Table Metadata and Snapshots").
 #include <algorithm>
-#include <iterator>
 
 #include <fmt/format.h>
 
@@ -60,6 +59,7 @@ Json array_of(const Container& values, Function&& to_element) {
 // of it.
 class ObjectText {
  public:
+  explicit ObjectText(size_t size_expected) { text_.reserve(size_expected); }
   void add(const std::string& key, const Json& value) { begin(key) += value.dump(); }
   // `append_element(text, index)` for each of `size`.
   template <class Append>
@@ -109,7 +109,9 @@ std::string serialize_table_metadata(const TableMetadata& metadata) {
          metadata.location, metadata.format_version);
   const bool is_v3 = metadata.format_version >= 3;
 
-  ObjectText text;
+  size_t size_expected = 4096 + 64 * metadata.snapshot_log.size();
+  for (size_t i = 0; i < metadata.snapshots.size(); ++i) size_expected += metadata.snapshots.json(i).size() + 1;
+  ObjectText text(size_expected);
   text.add("format-version", metadata.format_version);
   text.add("table-uuid", metadata.table_uuid);
   text.add("location", metadata.location);
@@ -144,13 +146,14 @@ std::string serialize_table_metadata(const TableMetadata& metadata) {
   text.add("partition-statistics", metadata.partition_statistics);
   text.add_array("snapshot-log", metadata.snapshot_log.size(), [&](std::string& log, size_t i) {
     const SnapshotLogEntry& entry = metadata.snapshot_log[i];
-    fmt::format_to(std::back_inserter(log), R"({{"timestamp-ms":{},"snapshot-id":{}}})", entry.timestamp_ms,
-                   entry.snapshot_id);
+    const fmt::format_int time_ms(entry.timestamp_ms), id(entry.snapshot_id);
+    log.append(R"({"timestamp-ms":)").append(time_ms.data(), time_ms.size());
+    log.append(R"(,"snapshot-id":)").append(id.data(), id.size()).append("}");
   });
   text.add_array("metadata-log", metadata.metadata_log.size(), [&](std::string& log, size_t i) {
     const MetadataLogEntry& entry = metadata.metadata_log[i];
-    fmt::format_to(std::back_inserter(log), R"({{"timestamp-ms":{},"metadata-file":{}}})", entry.timestamp_ms,
-                   Json(entry.metadata_file).dump());
+    log += fmt::format(R"({{"timestamp-ms":{},"metadata-file":{}}})", entry.timestamp_ms,
+                       Json(entry.metadata_file).dump());
   });
   text.add_unknown(metadata.unknown_members);
   return std::move(text).finish();

@@ -183,6 +183,9 @@ std::shared_ptr<arrow::RecordBatchReader> read_task(const std::shared_ptr<const 
 
 std::shared_ptr<arrow::RecordBatchReader> read_tasks(const std::shared_ptr<const ScanPlan>& plan,
                                                      const std::shared_ptr<FileIO>& io, const ScanOptions& options) {
+  // What is one batch is read sooner than a thread begins.
+  const bool is_small = plan->tasks.size() == 1 && plan->tasks[0].file.record_count <= options.batch_rows_max;
+  if (is_small) return read_task(plan, 0, io, options);
   return std::make_shared<ReadAhead>(plan, io, options);
 }
 

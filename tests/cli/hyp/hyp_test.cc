@@ -154,12 +154,16 @@ TEST_F(Hyp, AHalfLineOfAFileThatIsStillWrittenWaits) {
   EXPECT_EQ(output_of({"query", "select n from events order by n", "--format", "csv"}), "n\n1\n2\n");
 }
 
-TEST_F(Hyp, WhatIsNotAppliedYetIsSaidOnceACommand) {
-  write("hyp.json", "{\"datasets\": {\"events\": {\n\"retention\": {\"days\": 1}, \"dedupe\": \"content\"}}}");
-  const std::string err = hyp({"status"}).err;
-  EXPECT_THAT(err, AllOf(HasSubstr("warning"), HasSubstr("line 2: \"datasets.events.retention\" is not applied yet"),
-                         HasSubstr("\"datasets.events.dedupe\" is not applied yet")));
-  EXPECT_EQ(err.find("retention"), err.rfind("retention"));
+TEST_F(Hyp, BeyondTheDiskLimitNothingIsTakenAndWhatIsThereStays) {
+  write("hyp.json", "{}");
+  output_of({"ingest", "events", "-"}, "{\"n\":1}\n");
+  write("hyp.json", "{\"maxCacheBytes\": 2000}");
+  const ProgramResult refused = hyp({"ingest", "events", "-"}, "{\"n\":2}\n");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("more than maxCacheBytes (2000)"), HasSubstr("hyp purge")));
+  EXPECT_EQ(output_of({"query", "select n from events", "--format", "csv"}), "n\n1\n");
+  write("hyp.json", "{\"maxCacheBytes\": 2000000}");
+  output_of({"ingest", "events", "-"}, "{\"n\":2}\n");
 }
 
 TEST_F(Hyp, AChangedTypeOfAColumnIsToldByNameAndNothingIsStuck) {

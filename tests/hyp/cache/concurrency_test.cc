@@ -1,6 +1,10 @@
 // Several processes and threads at one cache.
-#include <fstream>
-#include <numeric>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -95,6 +99,101 @@ TEST(CacheConcurrency, ThreadsOfOneProcessFlushSeveralSpoolsAtOnce) {
   EXPECT_EQ(failures, 0);
   EXPECT_EQ(seen, 2 * kFlushes * kRows);
   EXPECT_EQ(cached_rows(cache, {"logs", "s"}).size(), static_cast<size_t>(2 * kFlushes * kRows));
+}
+
+// Live capture in few rows, a backfill in many, each in a spool and a thread of its own, in two processes.
+TEST(CacheConcurrency, LiveCaptureAndBackfillAppearInTheOrderOfTheirNumbers) {
+  CacheBox box;
+  constexpr int kProcesses = 2, kLiveFlushes = 20, kBackfills = 4, kBackfillRows = 700;
+  constexpr int64_t kAll = kProcesses * (kLiveFlushes + kBackfills * kBackfillRows);
+  const int failed = run_in_children(kProcesses + 1, [&](int process) {
+    Cache cache(box.config);
+    if (process == kProcesses) {
+      const int64_t seen = follow(cache, kAll);
+      if (seen != kAll) fail(ErrorKind::internal, "the reader saw {} rows of {}", seen, kAll);
+      return;
+    }
+    std::atomic<int64_t> next_id = 1'000'000 * process;
+    std::atomic<int> failures = 0;
+    const auto capture = [&](int flushes, int rows) {
+      const auto spool = Spool::open(cache.config().cache_root);
+      for (int i = 0; i < flushes; ++i) {
+        Lines lines;
+        for (int row = 0; row < rows; ++row) lines.push_back(fmt::format(R"({{"id":{}}})", next_id++));
+        spool->append({make_frame("logs", "s", lines)});
+        failures += flush(cache, *spool).rows != rows;
+      }
+    };
+    {
+      std::jthread backfill([&] { capture(kBackfills, kBackfillRows); });
+      capture(kLiveFlushes, 1);
+    }
+    if (failures > 0) fail(ErrorKind::internal, "{} flushes failed", failures.load());
+  });
+  EXPECT_EQ(failed, 0);
+  Cache cache(box.config);
+  const auto read = read_sequenced(cache, {"logs", "s"});
+  EXPECT_EQ(static_cast<int64_t>(read.rows.size()), kAll);
+  EXPECT_TRUE(std::is_sorted(read.after.begin(), read.after.end(), std::less_equal<>()));
+}
+
+// A number that processes share.
+class SharedNumber {
+ public:
+  SharedNumber()
+      : at_(static_cast<std::atomic<int>*>(
+            ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    new (at_) std::atomic<int>(0);
+  }
+  ~SharedNumber() { ::munmap(at_, sizeof(std::atomic<int>)); }
+  SharedNumber(const SharedNumber&) = delete;
+  void wait_for(int value) const {
+    while (*at_ != value) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void set(int value) const { *at_ = value; }
+
+ private:
+  std::atomic<int>* at_;
+};
+
+// Hundreds of commits, each with several syncs: in memory where nobody chose a place.
+struct ManyPartitions : testing::Test {
+  ManyPartitions() {
+    if (std::filesystem::is_directory("/dev/shm")) ::setenv("TMPDIR", "/dev/shm", /*replace=*/0);
+  }
+};
+
+TEST_F(ManyPartitions, ProcessesThatFlushThemByTurnsSeldomWriteTheSequenceFile) {
+  CacheBox box;
+  constexpr int kPartitions = 200, kTurns = 3, kRowsEach = 2;
+  const auto dataset_of = [](int partition) { return fmt::format("d{}", partition); };
+  const SharedNumber turn;
+  const int failed = run_in_children(2, [&](int process) {
+    Cache cache(box.config);
+    const auto spool = Spool::open(box.config.cache_root);
+    for (int mine = process; mine < kTurns; mine += 2) {
+      turn.wait_for(mine);
+      std::vector<Frame> frames;
+      for (int i = 0; i < kPartitions; ++i) {
+        frames.push_back(make_frame(dataset_of(i), "s", Lines(kRowsEach, fmt::format(R"({{"turn":{}}})", mine))));
+      }
+      spool->append(frames);
+      const auto report = flush(cache, *spool);
+      turn.set(mine + 1);
+      if (report.commits != kPartitions) fail(ErrorKind::internal, "{}", fmt::join(report.problems, "; "));
+    }
+  });
+  EXPECT_EQ(failed, 0);
+  // Each write takes a block of 1,024 numbers. One writer alone would have written two for the 1,200 rows.
+  const int64_t writes = (read_sequence_file(box.config.cache_root)->next_seq - 1) / 1024;
+  EXPECT_LE(writes, 2 + kTurns);
+  Cache cache(box.config);
+  for (int i = 0; i < kPartitions; ++i) {
+    const auto read = read_sequenced(cache, {dataset_of(i), "s"});
+    EXPECT_EQ(read.rows.size(), static_cast<size_t>(kTurns * kRowsEach));
+    EXPECT_TRUE(std::is_sorted(read.after.begin(), read.after.end(), std::less_equal<>()));
+    EXPECT_TRUE(std::is_sorted(read.rows.begin(), read.rows.end()));
+  }
 }
 
 }  // namespace

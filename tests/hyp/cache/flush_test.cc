@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <thread>
 
@@ -369,6 +370,39 @@ TEST(Flush, ALostSequenceFileIsRebuiltFromTheTables) {
   const int64_t highest = SequencedReader(cache, {"logs", "s"}, {}).max_seq();
   EXPECT_EQ(highest, 2049);
   EXPECT_EQ(cache.sequence().reserve(1, 0), 2050);
+}
+
+TEST(Flush, WhateverBecomesOfTheSequenceFileAFollowerMissesNoRow) {
+  const auto path_of = [](const CacheBox& box) { return box.config.cache_root + "/_hyp_ingest_seq.json"; };
+  const std::vector<std::pair<std::string, std::function<void(const std::string& path, const std::string& older)>>>
+      damages = {{"missing", [](const std::string& path, const std::string&) { remove_file(path); }},
+                 {"truncated", [](const std::string& path,
+                                  const std::string& older) { replace_file(path, older.substr(0, older.size() / 2)); }},
+                 {"empty", [](const std::string& path, const std::string&) { replace_file(path, ""); }},
+                 {"older", [](const std::string& path, const std::string& older) { replace_file(path, older); }}};
+  for (const auto& [name, damage] : damages) {
+    for (const bool is_running : {false, true}) {
+      SCOPED_TRACE(name + (is_running ? ", under a running process" : ""));
+      CacheBox box;
+      std::optional<Cache> cache(box.config);
+      cache->sequence().cache_id();
+      const std::string older = make_local_file_io()->read(path_of(box));
+      ingest(*cache, {make_frame("logs", "s", {R"({"n":1})", R"({"n":2})"})});
+      const auto before = read_sequenced(*cache, {"logs", "s"});
+      const std::string cache_id = cache->sequence().cache_id();
+      damage(path_of(box), older);
+      if (!is_running) cache.emplace(box.config);
+      ingest(*cache, {make_frame("logs", "s", {R"({"n":3})"}), make_frame("logs", "new", {R"({"n":4})"})});
+      EXPECT_EQ(read_sequenced(*cache, {"logs", "s"}, {.since_exclusive = before.after.back()}).rows,
+                Lines{R"({"n":3})"});
+      EXPECT_EQ(cache->sequence().cache_id(), cache_id);
+      const auto file = read_sequence_file(box.config.cache_root);
+      ASSERT_TRUE(file);
+      EXPECT_EQ(file->cache_id, cache_id);
+      EXPECT_GT(file->next_seq, SequencedReader(*cache, {"logs", "new"}, {}).max_seq());
+      EXPECT_GT(SequencedReader(*cache, {"logs", "new"}, {}).max_seq(), before.after.back());
+    }
+  }
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

@@ -2,6 +2,7 @@
 
 #include "hyp/cache/cache_box.h"
 #include "hyp/cache/layout.h"
+#include "hyp/cache/sequence_plan.h"
 #include "hyp/cache/visible_schema.h"
 #include "iceberg/commit/commit.h"
 #include "iceberg/parquet/arrow_schema.h"
@@ -106,6 +107,45 @@ TEST(Reads, NewRowsCostTheSameHoweverLargeThePartitionIs) {
   }
 }
 
+TEST(Reads, NewRowsOpenTheManifestThatCameWithThemAlone) {
+  CacheBox box;
+  Cache cache(box.config);
+  for (int64_t i = 0; i < 30; ++i) ingest(cache, {make_frame("logs", "s", numbered(i, 1))});
+  const int64_t since = SequencedReader(cache, kPartition, {}).max_seq();
+  ingest(cache, {make_frame("logs", "s", numbered(30, 1))});
+  iceberg::ReadCounters counters;
+  EXPECT_EQ(read_sequenced(cache, kPartition, {.since_exclusive = since, .counters = &counters}).rows.size(), 1u);
+  EXPECT_EQ(counters.manifests_read, 1);
+  EXPECT_EQ(counters.manifests_skipped, 30);
+}
+
+TEST(Reads, KnownManifestsChangeNoPlan) {
+  CacheBox box;
+  Cache cache(box.config);
+  std::set<int64_t> edges = {-1, 0};
+  for (int64_t i = 0; i < 5; ++i) {
+    ingest(cache, {make_frame("logs", "s", numbered(10 * i, 1 + i % 3))});
+    edges.insert(SequencedReader(cache, kPartition, {}).max_seq());
+  }
+  const auto held = cache.hold(kPartition);
+  const auto paths = [](const iceberg::ScanPlan& plan) {
+    std::set<std::string> paths;
+    for (const auto& task : plan.tasks) paths.insert(task.file.file_path);
+    return paths;
+  };
+  for (const int64_t since : edges) {
+    for (const int64_t until : edges) {
+      for (const bool unnumbered : {false, true}) {
+        const NumberRange range{since, until, unnumbered};
+        iceberg::ScanOptions scan;
+        const auto planned = paths(plan_sequence(*held->table.metadata, cache.io(), scan, range));
+        scan.filter = sequence_filter(range);
+        EXPECT_EQ(planned, paths(iceberg::plan_scan(*held->table.metadata, cache.io(), scan))) << since << " " << until;
+      }
+    }
+  }
+}
+
 TEST(Reads, ManyOverlappingFilesComeInOrder) {
   CacheBox box;
   box.declare("logs").cache_partitioning = {{"k", "identity"}};
@@ -175,7 +215,7 @@ TEST(Reads, LegacyRowsComeFirstAndUnsortedFilesAreSorted) {
   }
   const auto all = read_sequenced(cache, kPartition);
   EXPECT_EQ(ids_of(all), (std::vector<int64_t>{100, 101, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
-  EXPECT_EQ(all.after, (std::vector<int64_t>{0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(all.after, (std::vector<int64_t>{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(ids_of(read_sequenced(cache, kPartition, {.since_exclusive = 4, .until = 7, .include_legacy = false})),
             (std::vector<int64_t>{5, 6, 7}));
   EXPECT_EQ(cached_rows(cache, kPartition).size(), 11u);

@@ -1,6 +1,8 @@
 #include "hyp/cache/sequence.h"
 
+#include <deque>
 #include <fstream>
+#include <random>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -96,6 +98,45 @@ TEST(Sequence, NoNumberIsIssuedTwiceAmongProcesses) {
   ASSERT_EQ(firsts.size(), 120u);
   for (auto at = firsts.begin(), after = std::next(at); after != firsts.end(); ++at, ++after)
     EXPECT_GE(*after - *at, 600);
+}
+
+// Writers and partitions' highest numbers, without the rows.
+class Visits {
+ public:
+  Visits(const SequenceBox& box, int num_writers) {
+    for (int i = 0; i < num_writers; ++i) writers_.emplace_back(box.root, box.state);
+  }
+  void visit(size_t writer, size_t partition) {
+    constexpr int64_t kRows = 10;
+    if (partition >= highest_.size()) highest_.resize(partition + 1);
+    const int64_t first = writers_[writer].reserve(kRows, highest_[partition]);
+    EXPECT_GT(first, highest_[partition]);
+    highest_[partition] = first + kRows - 1;
+  }
+
+ private:
+  std::deque<SequenceAllocator> writers_;
+  std::vector<int64_t> highest_;
+};
+
+// Writes of the file: each takes a block of 1,024.
+int64_t writes_of(const SequenceBox& box) { return (read_sequence_file(box.root)->next_seq - 1) / 1024; }
+
+TEST(Sequence, ProcessesThatTakeTurnsWriteTheFileOnceMoreATurnAndAtMostOnceAPartition) {
+  constexpr size_t kPartitions = 200, kTurns = 4;
+  SequenceBox alone_box, turns_box, mixed_box;
+  Visits alone(alone_box, 1), turns(turns_box, 2), mixed(mixed_box, 2);
+  std::mt19937 random(1);
+  for (size_t turn = 0; turn < kTurns; ++turn) {
+    const int64_t before = turn == 0 ? 0 : writes_of(mixed_box);
+    for (size_t partition = 0; partition < kPartitions; ++partition) {
+      alone.visit(0, partition);
+      turns.visit(turn % 2, partition);
+      mixed.visit(random() % 2, random() % kPartitions);
+    }
+    EXPECT_LE(writes_of(mixed_box), before + static_cast<int64_t>(kPartitions));
+  }
+  EXPECT_LE(writes_of(turns_box), writes_of(alone_box) + static_cast<int64_t>(kTurns));
 }
 
 TEST(Sequence, NeverGoesBackWhereverTheProcessDies) {

@@ -374,6 +374,30 @@ TEST(IngestPipe, ACancelledOneReportsWhatItTook) {
   EXPECT_EQ(spooled(root.path()), lines(0, 1));
 }
 
+TEST(IngestFile, WhereNoMoreIsToBeTakenWhatWasTakenStaysAndTheRestComesLater) {
+  TempFolder root;
+  const std::string file = root / "log";
+  replace_file(file, lines(0, 200'000));
+  const auto spool = Spool::open(root / "cache");
+  CaptureOptions options = to_d();
+  CaptureReport said;
+  options.progress = [&](const CaptureReport& report) {
+    said = report;
+    fail(ErrorKind::busy, "the disk is full");
+  };
+  try {
+    ingest_file(*spool, file, options);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::busy) << error.what();
+  }
+  EXPECT_GT(said.lines, 0);
+  EXPECT_LT(said.lines, 200'000);
+  EXPECT_EQ(spooled(root / "cache"), lines(0, static_cast<int>(said.lines)));
+  EXPECT_EQ(ingest_file(*spool, file, to_d()).lines, 200'000 - said.lines);
+  EXPECT_EQ(spooled(root / "cache"), lines(0, 200'000));
+}
+
 TEST(IngestBody, ABatchIdIsTakenOnce) {
   TempFolder root;
   auto spool = Spool::open(root.path());

@@ -54,6 +54,16 @@ TEST(Config, TheInitialFileSaysTheDefaults) {
   EXPECT_EQ(initial.flush_interval_ms, defaults.flush_interval_ms);
   EXPECT_EQ(initial.flush_bytes, defaults.flush_bytes);
   EXPECT_EQ(initial.spool_bytes_max, defaults.spool_bytes_max);
+  EXPECT_EQ(initial.cache_bytes_max, defaults.cache_bytes_max);
+  EXPECT_EQ(initial.retention.days, defaults.retention.days);
+  EXPECT_EQ(initial.retention.wait_for_sink_ack, defaults.retention.wait_for_sink_ack);
+  EXPECT_EQ(initial.retention.grace_days, defaults.retention.grace_days);
+  EXPECT_EQ(initial.compaction.target_file_bytes, defaults.compaction.target_file_bytes);
+  EXPECT_EQ(initial.compaction.files_min, defaults.compaction.files_min);
+  EXPECT_EQ(initial.compaction.metadata_bytes_max, defaults.compaction.metadata_bytes_max);
+  EXPECT_EQ(initial.compaction.memory_bytes_max, defaults.compaction.memory_bytes_max);
+  EXPECT_EQ(initial.compaction.tick_budget_ms, defaults.compaction.tick_budget_ms);
+  EXPECT_EQ(initial.maintain_interval_ms, defaults.maintain_interval_ms);
 }
 
 TEST(Config, TheExamplesOfTheInitialFileAreValidTogether) {
@@ -71,7 +81,9 @@ TEST(Config, TheExamplesOfTheInitialFileAreValidTogether) {
   EXPECT_EQ(requests.schema->find_field("tags")->type->element().type->id(), iceberg::TypeId::string);
   EXPECT_EQ(requests.schema->find_field("client.port")->type->id(), iceberg::TypeId::int_);
   EXPECT_EQ(requests.row_bytes_max, DatasetConfig{}.row_bytes_max);
-  EXPECT_EQ(requests.retention_days, 30);
+  EXPECT_EQ(requests.retention.days, 30);
+  EXPECT_TRUE(requests.retention.wait_for_sink_ack);
+  EXPECT_EQ(requests.retention.grace_days, RetentionConfig{}.grace_days);
   EXPECT_TRUE(requests.dedupe_content);
   ASSERT_EQ(config.sinks.size(), 2U);
   EXPECT_EQ(config.sinks[0].unit_rows_max, SinkConfig{}.unit_rows_max);
@@ -166,20 +178,60 @@ TEST(Config, DatasetsAreChecked) {
   EXPECT_THAT(dataset_error("\"columns\": {\"a\": \"double\"}, \"cachePartitioning\": {\"iceberg\": {\"fields\": "
                             "[{\"column\": \"a\", \"transform\": \"day\"}]}}"),
               HasSubstr("does not apply"));
-  EXPECT_THAT(dataset_error("\"retention\": {\"days\": 0}"), HasSubstr("at least 1"));
-  EXPECT_THAT(dataset_error("\"retention\": {\"day\": 1}"), HasSubstr("missing"));
   EXPECT_THAT(dataset_error("\"dedupe\": \"all\""), HasSubstr("content"));
 }
 
-TEST(Config, WhatIsNotAppliedYetIsWarnedOfWithItsLine) {
-  const Config config =
-      parse_config("{\"datasets\": {\"d\": {\n\"retention\": {\"days\": 30},\n\"dedupe\": \"content\"}, \"e\": {}}}",
-                   "/etc/hyp.json");
-  ASSERT_EQ(config.warnings.size(), 2U);
-  EXPECT_THAT(config.warnings[0],
-              AllOf(HasSubstr("/etc/hyp.json, line 2"), HasSubstr("\"datasets.d.retention\" is not applied yet")));
-  EXPECT_THAT(config.warnings[1], AllOf(HasSubstr("line 3"), HasSubstr("\"datasets.d.dedupe\" is not applied yet")));
-  EXPECT_TRUE(parse_config("{}", "/etc/hyp.json").warnings.empty());
+TEST(Config, RetentionOfADatasetGoesBeforeThatOfAllMemberByMember) {
+  const Config config = parse_config(
+      R"({"retention": {"defaultDays": 30, "waitForSinkAck": true, "graceDays": 3},
+          "datasets": {"longer": {"retention": {"days": 90}}, "eager": {"retention": {"waitForSinkAck": false}},
+                       "patient": {"retention": {"graceDays": 0}}, "kept": {"retention": {"days": null}}, "plain": {}}})",
+      "/etc/hyp.json");
+  const auto text = [&](const char* dataset) {
+    const RetentionConfig retention = config.dataset(dataset).retention;
+    return fmt::format("{} {} {}", retention.days.value_or(-1), retention.wait_for_sink_ack, retention.grace_days);
+  };
+  EXPECT_EQ(text("longer"), "90 true 3");
+  EXPECT_EQ(text("eager"), "30 false 3");
+  EXPECT_EQ(text("patient"), "30 true 0");
+  EXPECT_EQ(text("kept"), "-1 true 3");
+  EXPECT_EQ(text("plain"), "30 true 3");
+  EXPECT_EQ(text("undeclared"), "30 true 3");
+}
+
+TEST(Config, RowsAreKeptForEverUnlessSaid) {
+  for (const char* text : {"{}", R"({"retention": {}})", R"({"retention": {"defaultDays": null}})"}) {
+    EXPECT_FALSE(parse_config(text, "/etc/hyp.json").dataset("d").retention.days) << text;
+  }
+  // Whether 0 means at once or never is not guessed.
+  EXPECT_THAT(dataset_error("\"retention\": {\"days\": 0}"),
+              AllOf(HasSubstr("line 2"), HasSubstr("datasets.d.retention.days"), HasSubstr("at least 1; null keeps")));
+  EXPECT_THAT(config_error("{\"retention\": {\"defaultDays\": 0}}"), HasSubstr("at least 1"));
+}
+
+TEST(Config, RetentionAndUpkeepAreChecked) {
+  EXPECT_THAT(dataset_error("\"retention\": {\"days\": -1}"), HasSubstr("at least 1"));
+  EXPECT_THAT(dataset_error("\"retention\": {\"day\": 1}"), HasSubstr("did you mean \"days\""));
+  EXPECT_THAT(dataset_error("\"retention\": {\"days\": 1.5}"), HasSubstr("integer"));
+  EXPECT_THAT(dataset_error("\"retention\": {\"days\": 9223372036854775807}"), HasSubstr("at most"));
+  EXPECT_THAT(dataset_error("\"retention\": {\"graceDays\": -1}"), HasSubstr("at least 0"));
+  EXPECT_THAT(config_error("{\"retention\": {\"days\": 1}}"), HasSubstr("unknown key"));
+  EXPECT_THAT(config_error("{\"compaction\": {\n\"minFiles\": 1}}"),
+              AllOf(HasSubstr("line 2"), HasSubstr("compaction.minFiles"), HasSubstr("at least 2")));
+  EXPECT_THAT(config_error("{\"compaction\": {\"targetFileByte\": 1}}"), HasSubstr("did you mean \"targetFileBytes\""));
+  EXPECT_THAT(config_error("{\"maxCacheBytes\": -1}"), HasSubstr("at least 0"));
+  EXPECT_THAT(config_error("{\"maintainIntervalMs\": 0}"), HasSubstr("at least 1"));
+  const Config config = parse_config(
+      R"({"compaction": {"targetFileBytes": 1000, "minFiles": 2, "maxMetadataBytes": 3, "maxMemoryBytes": 40000000,
+                         "tickBudgetMs": 5}, "maxCacheBytes": 6, "maintainIntervalMs": 7})",
+      "/etc/hyp.json");
+  EXPECT_EQ(config.compaction.target_file_bytes, 1000);
+  EXPECT_EQ(config.compaction.files_min, 2);
+  EXPECT_EQ(config.compaction.metadata_bytes_max, 3);
+  EXPECT_EQ(config.compaction.memory_bytes_max, 40'000'000);
+  EXPECT_EQ(config.compaction.tick_budget_ms, 5);
+  EXPECT_EQ(config.cache_bytes_max, 6);
+  EXPECT_EQ(config.maintain_interval_ms, 7);
 }
 
 TEST(Config, MessagesNameEachKeyOnceAndTypesWhole) {

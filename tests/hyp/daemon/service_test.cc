@@ -1,6 +1,9 @@
 // What HTTP capture answers, and an owned cache's checks, without a socket.
 #include "hyp/daemon/service.h"
 
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 
 #include "hyp/cache/cache_box.h"
@@ -52,6 +55,39 @@ TEST(HttpCapture, ADeclarationThatContradictsTheTablesIsRefusedBeforeAnythingIsT
   EXPECT_EQ(report.rows, 2);
   EXPECT_TRUE(report.problems.empty());
   EXPECT_EQ(cached_rows(service->cache(), {"d", "default"}), (Lines{R"({"n":1})", R"({"n":2})"}));
+}
+
+TEST(HttpCapture, BeyondTheDiskLimitRowsAreRefusedUntilThereIsRoomAndNoneIsDropped) {
+  CacheBox box;
+  box.config.cache_bytes_max = 100'000;
+  box.config.collect = {{"app", "d", box.folder / "app.log"}};
+  replace_file(box.folder / "app.log", "{\"n\":3}\n");
+  {
+    const auto service = Service::try_own(box.config);
+    EXPECT_EQ(post(*service, "d", "{\"n\":1}\n").status, 202);
+    EXPECT_EQ(service->flush().rows, 1);
+  }
+  const std::string big = box.config.cache_root + "/datasets/big";
+  replace_file(big, std::string(200'000, 'x'));
+  const auto service = Service::try_own(box.config);
+  const HttpResponse refused = post(*service, "d", "{\"n\":2}\n");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.headers.at("Retry-After"), "10");
+  EXPECT_THAT(refused.body, AllOf(HasSubstr("takes 2"), HasSubstr("maxCacheBytes (100000)"), HasSubstr("hyp purge")));
+  const FollowReport followed = service->follow();
+  EXPECT_EQ(followed.total.lines, 0);
+  ASSERT_EQ(followed.problems.size(), 1U);
+  EXPECT_THAT(followed.problems[0], HasSubstr("maxCacheBytes"));
+  EXPECT_EQ(service->flush().rows, 0);
+  EXPECT_EQ(cached_rows(service->cache(), {"d", "default"}), Lines{R"({"n":1})"});
+  remove_file(big);
+  int status = 429;
+  while (status == 429) {  // it looks again within a second or two
+    status = post(*service, "d", "{\"n\":2}\n").status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(status, 202);
+  EXPECT_EQ(service->follow().total.lines, 1);
 }
 
 TEST(Service, FollowsThroughRotationAndTellsWhatIsMissed) {

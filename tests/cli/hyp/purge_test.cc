@@ -1,0 +1,89 @@
+// `hyp purge` as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "io/file_io.h"
+#include "io/local.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+
+namespace firn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class HypPurge : public testing::Test {
+ protected:
+  HypPurge() { replace_file(folder_ / "hyp.json", "{}"); }
+
+  ProgramResult hyp(std::vector<std::string> words, std::string_view input = {}) const {
+    words.insert(words.begin(), {FIRN_HYP_PROGRAM, "--config", folder_ / "hyp.json"});
+    return run_program(words, {}, input);
+  }
+  std::string output_of(const std::vector<std::string>& words, std::string_view input = {}) const {
+    const ProgramResult result = hyp(words, input);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  }
+  // Files of the cache that have `text` as it is.
+  std::vector<std::string> files_with(const std::string& text) const {
+    const auto io = make_local_file_io();
+    std::vector<std::string> paths;
+    for (const FileInfo& file : io->list(folder_ / ".hyp", /*recursive=*/true)) {
+      if (io->read(file.path).find(text) != std::string::npos) paths.push_back(file.path);
+    }
+    return paths;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(HypPurge, RemovesRowsThatAreCachedOrOnlySpooledAndSaysHowMany) {
+  output_of({"ingest", "events"}, R"({"id":1,"who":"ann-5e21"}
+{"id":2,"who":"bob"}
+)");
+  output_of({"ingest", "events", "--source", "b", "--no-flush"}, R"({"id":3,"who":"ann-5e21"}
+)");
+  EXPECT_THAT(files_with("ann-5e21"), Not(IsEmpty()));
+  const std::string where = "who = 'ann-5e21'";
+  EXPECT_THAT(output_of({"purge", "events", "--where", where, "--dry-run"}),
+              HasSubstr("events: 2 rows would be removed from 2 partitions"));
+  EXPECT_THAT(output_of({"purge", "events", "--where", where}), HasSubstr("events: 2 rows removed from 2 partitions"));
+  EXPECT_THAT(files_with("ann-5e21"), IsEmpty());
+  EXPECT_EQ(output_of({"query", "select id from events", "--format", "csv"}), "id\n2\n");
+  const Json again = Json::parse(output_of({"purge", "events", "--where", where, "--json"}));
+  EXPECT_EQ(again["rows"], 0);
+  EXPECT_EQ(again["waiting"], Json::array());
+  EXPECT_TRUE(again["rejects"].is_null());
+}
+
+TEST_F(HypPurge, SaysThatRejectedLinesWereNotLookedAt) {
+  EXPECT_EQ(hyp({"ingest", "events"}, "{\"id\":1}\n{\"id\":\n").status, 3);
+  EXPECT_THAT(output_of({"purge", "events", "--where", "true"}),
+              AllOf(HasSubstr("1 row removed"), HasSubstr("rejects/events.ndjson")));
+}
+
+TEST_F(HypPurge, RefusesWhatItDoesNotUnderstandAndRemovesNothing) {
+  output_of({"ingest", "events"}, "{\"id\":1}\n");
+  EXPECT_EQ(hyp({"purge", "events"}).status, 2);
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"purge", "event", "--where", "id = 1"}, "did you mean \"events\""},
+      {{"purge", "events", "--where", "ie = 1"}, "did you mean \"id\""},
+      {{"purge", "events", "--where", "id = "}, "--where \"id = \""},
+      {{"purge", "events", "--where", "id = 'x'"}, "id"},
+      {{"purge", "events", "--where", " "}, "--where is empty"},
+  };
+  for (const auto& [words, message] : cases) {
+    const ProgramResult result = hyp(words);
+    EXPECT_EQ(result.status, 1) << words.back();
+    EXPECT_THAT(result.err, HasSubstr(message));
+  }
+  EXPECT_EQ(output_of({"query", "select id from events", "--format", "csv"}), "id\n1\n");
+}
+
+}  // namespace
+}  // namespace firn

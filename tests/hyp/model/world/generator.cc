@@ -1,0 +1,108 @@
+#include "hyp/model/world/generator.h"
+
+#include <algorithm>
+
+namespace firn::hyp::model {
+namespace {
+
+struct Choice {
+  const char* action;
+  int64_t weight;
+  bool is_durable;  // it passes fault points
+};
+
+constexpr Choice kChoices[] = {
+    {"ingest", 260, true},      {"backfill", 60, true},       {"flush", 150, true},     {"sink", 100, true},
+    {"clock", 70, false},       {"retain", 30, true},         {"compact", 25, true},    {"sweep", 30, true},
+    {"maintain", 8, true},      {"purge", 10, true},          {"new_column", 4, false}, {"restart", 10, true},
+    {"open_reader", 40, false}, {"finish_reader", 45, false}, {"check", 60, false},     {"check_since", 60, false},
+    {"query", 2, false},        {"expire_archive", 6, true},
+};
+constexpr int64_t kDeclaredMax = 5;
+
+}  // namespace
+
+void Generator::add_crash(Step& step, const std::string& action) {
+  const auto found = use_.passes.find(action);
+  if (found == use_.passes.end() || found->second.empty()) return;
+  const auto crashes_at = [&](const std::string& point) {
+    const auto count = use_.crashes.find(point);
+    return count == use_.crashes.end() ? 0 : count->second;
+  };
+  const auto pick = [&] { return std::next(found->second.begin(), below(static_cast<int64_t>(found->second.size()))); };
+  auto point = pick();
+  for (int i = 0; i < 2; ++i) {
+    if (const auto other = pick(); crashes_at(other->first) < crashes_at(point->first)) point = other;
+  }
+  step.crashes.push_back({point->first, 1 + below(point->second), power_ && one_in(2)});
+}
+
+Step Generator::next() {
+  int64_t sum = 0;
+  for (const Choice& choice : kChoices) sum += choice.weight;
+  int64_t at = below(sum);
+  const Choice* choice = kChoices;
+  while (at >= choice->weight) at -= (choice++)->weight;
+
+  Step step;
+  step.action = choice->action;
+  const auto set = [&](const char* name, int64_t value) {
+    if (value != 0) step.with[name] = value;
+  };
+  const std::string& action = step.action;
+  if (action == "clock") {
+    set("minutes", one_in(10) ? below(3 * 24 * 60) : below(8 * 60));
+    return step;
+  }
+  if (action == "new_column") return step;
+  set("process", below(kProcesses));
+  if (action == "ingest" || action == "backfill") {
+    set("dataset", below(kDatasets));
+    set("source", below(2));
+    set("rows", 1 + below(one_in(8) ? 40 : 8));
+    set("seed", below(1'000'000'000));
+  }
+  if (action == "backfill") {
+    set("grow", below(2));
+    set("atomic", one_in(3) ? 1 : 0);
+  }
+  if (action == "flush") set("by_frame", one_in(4) ? 1 : 0);
+  if (action == "sink") set("sink", below(3));
+  if (action == "sink") set("partition", one_in(5) ? 0 : 1 + below(8));
+  if (action == "retain" || action == "compact" || action == "sweep" || action == "check" || action == "check_since" ||
+      action == "open_reader") {
+    set("partition", 1 + below(8));
+  }
+  if (action == "sweep") set("all", below(2));
+  if (action == "check") set("unordered", below(2));
+  if (action == "check_since") {
+    set("from", below(100'000));
+    set("to", below(100'000));
+  }
+  if (action == "open_reader") {
+    set("whole", below(2));
+    set("from", below(100'000));
+    set("begun", below(2));
+  }
+  if (action == "finish_reader") {
+    set("reader", below(4));
+    set("dropped", one_in(4) ? 1 : 0);
+  }
+  if (action == "purge") {
+    set("dataset", below(kDatasets));
+    set("k", below(20));
+    set("look", below(2));
+  }
+  if (action == "query") set("dataset", below(kDatasets));
+  if (action == "restart" && declared_ < kDeclaredMax && one_in(6)) {
+    ++declared_;
+    set("declare", 1);
+  }
+  if (choice->is_durable && one_in(9)) {
+    add_crash(step, action);
+    while (!step.crashes.empty() && step.crashes.size() < 4 && one_in(6)) add_crash(step, "start");
+  }
+  return step;
+}
+
+}  // namespace firn::hyp::model
