@@ -6,6 +6,7 @@ that reads every row and keeps those above the watermark. The bars: as many rows
 page a file more or less), and at 10^7 rows no more than 1.5 times the time at 10^5: the metric growth.
 """
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -36,7 +37,7 @@ def growth(lines, rows):
         decoded = [ours["rows_decoded", count, state] for count in rows]
         files = max(ours["files_opened", count, state] for count in rows)
         yield {"peer": "firn", "workload": "incremental", "metric": "growth", "value": round(seconds[-1] / seconds[0], 3),
-               "unit": "ratio", "params": {"state": state, "rows": [rows[0], rows[-1]],
+               "unit": "ratio", "params": {"state": state, "rows": f"{rows[0]} to {rows[-1]}",
                                            "decoded_is_flat": max(decoded) - min(decoded) <= PAGE_ROWS * files}}
 
 
@@ -48,7 +49,9 @@ def main():
     options = arguments.parse_args()
     rows = [int(count) for count in options.rows.split(",")]
     lines = measured(rows, options.reps)
-    _peers.report(lines + list(growth(lines, rows)), key)
+    _peers.report([line for line in lines if line["unit"] == "s"], key)
+    for line in [line for line in lines if line["unit"] != "s"] + list(growth(lines, rows)):
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ namespace firn {
 namespace {
 
 constexpr int64_t kSecondsPerDay = 86'400;
+constexpr int kYearDigitsMax = 7;  // of the farthest day of an int32: +5881580-07-11
 
 struct WideDate {
   int64_t year;
@@ -40,14 +41,20 @@ constexpr WideDate date_from(int64_t days) {
   return {year_of_era + era * 400 + (month <= 2 ? 1 : 0), month, day};
 }
 
-constexpr int32_t days_in_month(int32_t year, int32_t month) {
+constexpr int32_t days_in_month(int64_t year, int32_t month) {
   if (month == 2) return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0 ? 29 : 28;
   return month == 4 || month == 6 || month == 9 || month == 11 ? 30 : 31;
 }
 
+constexpr bool is_day(CivilDate date) {
+  return date.month >= 1 && date.month <= 12 && date.day >= 1 && date.day <= days_in_month(date.year, date.month);
+}
+
+constexpr bool has_usual_year(CivilDate date) { return date.year >= 1 && date.year <= 9999; }
+
 std::string format_wide_date(int64_t days) {
   const WideDate date = date_from(days);
-  // Beyond four digits ISO 8601 wants a sign; no value that a parser here takes gets there.
+  // Beyond four digits ISO 8601 wants a sign.
   if (date.year > 9999) return fmt::format("+{}-{:02}-{:02}", date.year, date.month, date.day);
   if (date.year < 0) return fmt::format("-{:04}-{:02}-{:02}", -date.year, date.month, date.day);
   return fmt::format("{:04}-{:02}-{:02}", date.year, date.month, date.day);
@@ -86,13 +93,29 @@ struct Cursor {
     return true;
   }
 
-  bool take_date(int64_t& days) {
+  // Four digits, or any: a sign and up to kYearDigitsMax of them. There is no year -0.
+  bool take_year(Years years, int32_t& year) {
+    const bool is_negative = !rest.empty() && rest.front() == '-';
+    if (years != Years::any || (!take('+') && !take('-'))) return take_number(4, year);
+    if (!take_number(4, year)) return false;
+    for (int digits = 4; starts_with_digit(); ++digits) {
+      if (digits == kYearDigitsMax) return false;
+      year = year * 10 + (rest.front() - '0');
+      rest.remove_prefix(1);
+    }
+    if (is_negative && year == 0) return false;
+    if (is_negative) year = -year;
+    return true;
+  }
+
+  bool take_date(Years years, int64_t& days) {
     CivilDate date;
-    if (!take_number(4, date.year) || !take('-') || !take_number(2, date.month) || !take('-') ||
-        !take_number(2, date.day) || !is_valid(date)) {
+    if (!take_year(years, date.year) || !take('-') || !take_number(2, date.month) || !take('-') ||
+        !take_number(2, date.day) || !is_day(date)) {
       return false;
     }
-    days = days_from_civil(date);
+    if (years != Years::any && !has_usual_year(date)) return false;
+    days = days_from(date.year, date.month, date.day);
     return true;
   }
 
@@ -141,19 +164,20 @@ struct Cursor {
   }
 };
 
-std::optional<ParsedTimestamp> parse_timestamp(std::string_view text, int64_t units_per_second) {
+std::optional<ParsedTimestamp> parse_timestamp(std::string_view text, int64_t units_per_second, Years years) {
   Cursor cursor{text};
   int64_t days = 0;
   int64_t clock = 0;
   std::optional<int32_t> offset_seconds;
-  if (!cursor.take_date(days)) return std::nullopt;
+  if (!cursor.take_date(years, days)) return std::nullopt;
   if (!cursor.rest.empty()) {
     if (!cursor.take('T') && !cursor.take('t') && !cursor.take(' ')) return std::nullopt;
     if (!cursor.take_clock(units_per_second, clock) || !cursor.take_offset(offset_seconds)) return std::nullopt;
   }
   const int64_t seconds = days * kSecondsPerDay + floor_div(clock, units_per_second) - offset_seconds.value_or(0);
   // An offset can carry an instant out of the years 0001 to 9999.
-  if (seconds < days_from(1, 1, 1) * kSecondsPerDay || seconds >= days_from(10'000, 1, 1) * kSecondsPerDay) {
+  if (years != Years::any &&
+      (seconds < days_from(1, 1, 1) * kSecondsPerDay || seconds >= days_from(10'000, 1, 1) * kSecondsPerDay)) {
     return std::nullopt;
   }
   ParsedTimestamp parsed{0, offset_seconds.has_value()};
@@ -174,10 +198,7 @@ CivilDate civil_from_days(int32_t days) {
   return {static_cast<int32_t>(date.year), date.month, date.day};
 }
 
-bool is_valid(CivilDate date) {
-  return date.year >= 1 && date.year <= 9999 && date.month >= 1 && date.month <= 12 && date.day >= 1 &&
-         date.day <= days_in_month(date.year, date.month);
-}
+bool is_valid(CivilDate date) { return is_day(date) && has_usual_year(date); }
 
 std::string format_date(int32_t days) { return format_wide_date(days); }
 
@@ -195,10 +216,11 @@ std::string format_timestamp_ns(int64_t nanos, bool with_utc_offset) {
 
 std::string format_timestamp_ms_utc(int64_t millis) { return format_timestamp(millis, 1'000, 3, "Z"); }
 
-std::optional<int32_t> parse_date(std::string_view text) {
+std::optional<int32_t> parse_date(std::string_view text, Years years) {
   Cursor cursor{text};
   int64_t days = 0;
-  if (!cursor.take_date(days) || !cursor.rest.empty()) return std::nullopt;
+  if (!cursor.take_date(years, days) || !cursor.rest.empty()) return std::nullopt;
+  if (days < std::numeric_limits<int32_t>::min() || days > std::numeric_limits<int32_t>::max()) return std::nullopt;
   return static_cast<int32_t>(days);
 }
 
@@ -209,9 +231,11 @@ std::optional<int64_t> parse_time_us(std::string_view text) {
   return micros;
 }
 
-std::optional<ParsedTimestamp> parse_timestamp_us(std::string_view text) { return parse_timestamp(text, 1'000'000); }
-std::optional<ParsedTimestamp> parse_timestamp_ns(std::string_view text) {
-  return parse_timestamp(text, 1'000'000'000);
+std::optional<ParsedTimestamp> parse_timestamp_us(std::string_view text, Years years) {
+  return parse_timestamp(text, 1'000'000, years);
+}
+std::optional<ParsedTimestamp> parse_timestamp_ns(std::string_view text, Years years) {
+  return parse_timestamp(text, 1'000'000'000, years);
 }
 
 }  // namespace firn

@@ -377,6 +377,18 @@ std::string to_human_string(const Transform& transform, const Value& value, cons
   }
 }
 
+// A type that has `value`, where nothing else tells.
+static TypePtr type_of(const Value& value) {
+  if (std::holds_alternative<bool>(value)) return Type::primitive(TypeId::boolean_);
+  if (std::holds_alternative<int32_t>(value)) return Type::primitive(TypeId::int_);
+  if (std::holds_alternative<int64_t>(value)) return Type::primitive(TypeId::long_);
+  if (std::holds_alternative<float>(value)) return Type::primitive(TypeId::float_);
+  if (std::holds_alternative<double>(value)) return Type::primitive(TypeId::double_);
+  if (std::holds_alternative<Decimal128>(value)) return Type::decimal(38, 0);
+  if (std::holds_alternative<std::string>(value)) return Type::primitive(TypeId::string);
+  return Type::primitive(TypeId::unknown);
+}
+
 bool PartitionSpec::is_unpartitioned() const {
   return std::all_of(fields.begin(), fields.end(),
                      [](const PartitionField& field) { return field.transform.kind == TransformKind::void_; });
@@ -397,10 +409,7 @@ std::string PartitionSpec::partition_path(const std::vector<Value>& values, cons
   std::string path;
   for (size_t i = 0; i < fields.size(); ++i) {
     const Field* source = schema.find_field(fields[i].source_id());
-    if (!source && !is_null(values.at(i)))
-      fail(ErrorKind::invalid_argument, "Partition field {}: its source column {} is not in schema {}", fields[i].name,
-           fields[i].source_id(), schema.schema_id());
-    const TypePtr type = source ? source->type : Type::primitive(TypeId::unknown);
+    const TypePtr type = source ? source->type : type_of(values.at(i));  // of an older spec: its column was dropped
     if (i > 0) path += '/';
     path += form_encode(fields[i].name) + '=' + form_encode(to_human_string(fields[i].transform, values.at(i), *type));
   }

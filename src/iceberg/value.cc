@@ -133,7 +133,7 @@ int64_t integer_from_json(const Json& json, const Type& type, std::string_view w
 Value timestamp_from_json(const Json& json, const Type& type, std::string_view where) {
   const bool zoned = type.id() == TypeId::timestamptz || type.id() == TypeId::timestamptz_ns;
   const auto& text = json.get_ref<const std::string&>();
-  const auto parsed = is_nanos(type) ? parse_timestamp_ns(text) : parse_timestamp_us(text);
+  const auto parsed = is_nanos(type) ? parse_timestamp_ns(text, Years::any) : parse_timestamp_us(text, Years::any);
   if (!parsed || parsed->has_offset != zoned) fail_json(json, type, where);
   return parsed->value;
 }
@@ -336,7 +336,7 @@ Value from_json(const Json& json, const Type& type, std::string_view where) {
       return *rescaled;
     }
     case TypeId::date:
-      if (auto days = parse_date(text)) return *days;
+      if (auto days = parse_date(text, Years::any)) return *days;
       break;
     case TypeId::time:
       if (auto micros = parse_time_us(text)) return *micros;

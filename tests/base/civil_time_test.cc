@@ -118,5 +118,37 @@ TEST(CivilTime, ParsesNanosecondsWithinTheirRange) {
   EXPECT_FALSE(parse_timestamp_ns("9999-12-31T23:59:59"));
 }
 
+TEST(CivilTime, ParsesWhateverItFormatsWhereAnyYearIsAsked) {
+  const auto any = Years::any;
+  for (const int32_t days : {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(), -719'163,
+                             -719'528, -719'529, 2'932'896, 2'932'897, 0}) {
+    EXPECT_EQ(parse_date(format_date(days), any), days) << format_date(days);
+  }
+  for (const int64_t value : {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
+                              int64_t{253402300800000000}, int64_t{-62135596800000001}, int64_t{0}}) {
+    for (const bool with_offset : {false, true}) {
+      const std::string us = format_timestamp_us(value, with_offset), ns = format_timestamp_ns(value, with_offset);
+      ASSERT_TRUE(parse_timestamp_us(us, any)) << us;
+      EXPECT_EQ(parse_timestamp_us(us, any)->value, value);
+      EXPECT_EQ(parse_timestamp_us(us, any)->has_offset, with_offset);
+      ASSERT_TRUE(parse_timestamp_ns(ns, any)) << ns;
+      EXPECT_EQ(parse_timestamp_ns(ns, any)->value, value);
+    }
+  }
+  EXPECT_EQ(parse_date("+10000-01-01", any), 2'932'897);
+  EXPECT_EQ(parse_date("+2024-02-29", any), 19'782);
+  EXPECT_EQ(parse_date("0000-02-29", any), -719'469);
+  EXPECT_EQ(parse_timestamp_us("9999-12-31T23:59:00-00:01", any)->value, 253402300800000000);
+  for (const char* text : {"-0000-01-01", "10000-01-01", "+999-01-01", "+10000000-01-01", "+5881580-07-12",
+                           "-5877641-06-22", "--001-01-01", "+-001-01-01", "-0001-02-29", "+10001-02-29", "+", ""}) {
+    EXPECT_EQ(parse_date(text, any), std::nullopt) << text;
+  }
+  EXPECT_FALSE(parse_timestamp_us("+294247-01-10T04:00:54.775808", any));
+  EXPECT_FALSE(parse_timestamp_us("-290308-12-21T19:59:05.224191", any));
+  EXPECT_FALSE(parse_timestamp_ns("+10000-01-01T00:00:00", any));
+  EXPECT_FALSE(parse_timestamp_us("+10000-01-01T00:00:00")) << "four digits unless asked";
+  EXPECT_FALSE(parse_date("0000-12-31"));
+}
+
 }  // namespace
 }  // namespace firn

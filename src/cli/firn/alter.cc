@@ -57,6 +57,10 @@ void add_column(const AlterArguments& arguments) {
   NewColumn column;
   column.parent = arguments.parent;
   column.name = arguments.name;
+  if (const size_t dot = column.name.rfind('.'); dot != std::string::npos) {  // of a struct, as it is named elsewhere
+    column.parent += (column.parent.empty() ? "" : ".") + column.name.substr(0, dot);
+    column.name.erase(0, dot + 1);
+  }
   column.type = parse_type(arguments.type);
   column.required = arguments.required;
   column.doc = arguments.doc;
@@ -94,12 +98,19 @@ void make_optional(const AlterArguments& arguments) {
 }
 
 void make_required(const AlterArguments& arguments) {
-  commit_schema(arguments, fmt::format("column {} is required", arguments.name),
-                [&](SchemaUpdate& schema) { schema.make_required(arguments.name); });
+  commit_schema(arguments, fmt::format("column {} is required", arguments.name), [&](SchemaUpdate& schema) {
+    try {
+      schema.make_required(arguments.name);
+    } catch (const Error& e) {
+      if (arguments.allow_incompatible || e.kind() != ErrorKind::invalid_argument) throw;
+      throw Error(e.kind(), fmt::format("{} (--allow-incompatible)", e.what()));
+    }
+  });
 }
 
 void set_doc(const AlterArguments& arguments) {
-  commit_schema(arguments, fmt::format("column {} is documented", arguments.name),
+  const std::string what = arguments.doc.empty() ? "has no documentation" : "is documented";
+  commit_schema(arguments, fmt::format("column {} {}", arguments.name, what),
                 [&](SchemaUpdate& schema) { schema.set_doc(arguments.name, arguments.doc); });
 }
 
@@ -107,7 +118,9 @@ void set_default(const AlterArguments& arguments) {
   if (arguments.default_text.has_value() == arguments.drop) {
     throw CLI::ValidationError("give the default of new rows, or --drop to take it away");
   }
-  commit_schema(arguments, fmt::format("column {} has its write default", arguments.name), [&](SchemaUpdate& schema) {
+  const std::string what = arguments.drop ? fmt::format("column {} has no write default", arguments.name)
+                                          : fmt::format("column {} has its write default", arguments.name);
+  commit_schema(arguments, what, [&](SchemaUpdate& schema) {
     const iceberg::Field* field = schema.schema().find_field(arguments.name);
     std::optional<iceberg::Value> value;
     // An unknown column is set_write_default's to refuse.
@@ -166,8 +179,21 @@ void set_properties(const AlterArguments& arguments) {
 }
 
 void unset_properties(const AlterArguments& arguments) {
-  commit_change(arguments.common, fmt::format("{} unset", fmt::join(arguments.words, ", ")),
-                [&](TableMetadata& metadata) { return update_properties(metadata, {}, arguments.words); });
+  std::vector<std::string> known;  // of those named, what the table has
+  const auto table = open_table(arguments.common.table)->load().metadata;
+  for (const std::string& key : arguments.words) {
+    if (table->properties.contains(key)) known.push_back(key);
+  }
+  std::string absent;
+  for (const std::string& key : arguments.words) {
+    if (!table->properties.contains(key)) absent += (absent.empty() ? "" : ", ") + key;
+  }
+  commit_change(
+      arguments.common,
+      fmt::format("{} unset{}", fmt::join(known, ", "),
+                  absent.empty() ? "" : fmt::format("; there was no property {}", absent)),
+      [&](TableMetadata& metadata) { return update_properties(metadata, {}, arguments.words); },
+      "the table has no property " + absent);
 }
 
 void upgrade(const AlterArguments& arguments) {
@@ -205,8 +231,12 @@ void add_column_commands(AlterCommands& commands) {
   CLI::App* adding =
       commands.add("add-column", "Add a column", "add-column local:nyc.flights gate string --after dest", add_column);
   AlterArguments& added = commands.arguments();
-  adding->add_option("NAME", added.name, "Its name")->required();
-  adding->add_option("TYPE", added.type, "long, decimal(9,2), …; nested types as the specification's JSON")->required();
+  adding->add_option("NAME", added.name, "Its name; address.country is the field country of the struct address")
+      ->required();
+  adding
+      ->add_option("TYPE", added.type,
+                   "long, decimal(9,2), list<string>, struct<x: int>, …, or the specification's JSON")
+      ->required();
   adding->add_option("--in", added.parent, "The struct that gets it, instead of the table");
   adding->add_option("--doc", added.doc, "What it is");
   adding->add_option("--default", added.default_text, "What rows have that are there already (version 3)");
@@ -287,6 +317,7 @@ void add_layout_commands(AlterCommands& commands) {
       ->required();
   commands.add("upgrade", "Raise the format version; it never goes down again", "upgrade local:nyc.flights 3", upgrade)
       ->add_option("VERSION", commands.arguments().version, "2 or 3")
+      ->check(CLI::IsMember({2, 3}))
       ->required();
 }
 

@@ -8,6 +8,7 @@
 #include "base/civil_time.h"
 #include "cli/firn/command.h"
 #include "cli/firn/text_table.h"
+#include "iceberg/expr/parse.h"
 #include "iceberg/scan/snapshot_choice.h"
 
 namespace firn::cli {
@@ -43,6 +44,38 @@ void add_at(CLI::App* command, std::string& at) {
 
 void add_where(CLI::App* command, std::string& where, const std::string& about) {
   command->add_option("--where", where, about + " \"ts >= '2024-01-01' and not (a is null)\", or expression JSON");
+}
+
+// How many letters are to be added, dropped, changed or swapped with the next one.
+static size_t spelling_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        rows[i][j] = i + j;
+        continue;
+      }
+      rows[i][j] =
+          std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool is_swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (is_swapped) rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
+    }
+  }
+  return rows[a.size()][b.size()];
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  constexpr size_t kWordMax = 64, kDistanceMax = 2;
+  if (word.size() > kWordMax) return "";
+  size_t best = std::min(kDistanceMax, word.size() / 2) + 1;
+  std::string found;
+  for (const std::string& name : known) {
+    const size_t distance = spelling_distance(word, name);
+    if (distance >= best) continue;
+    best = distance;
+    found = fmt::format(", did you mean {}?", name);
+  }
+  return found;
 }
 
 ChosenSnapshot parse_at(const std::string& at, const iceberg::TableMetadata& metadata) {
@@ -84,10 +117,17 @@ std::optional<int64_t> snapshot_id_at(const std::string& at, const iceberg::Tabl
   return snapshot ? std::optional(snapshot->snapshot_id) : std::nullopt;
 }
 
-int64_t parse_time_ms(const std::string& text, const char* option) {
-  const auto parsed = parse_timestamp_us(text);
-  if (!parsed) fail(ErrorKind::invalid_argument, "{} '{}' is no time such as 2024-03-01T12:00:00Z", option, text);
-  return floor_div(parsed->value, 1000);
+CLI::Validator whole_number(int64_t min, int64_t max) {
+  return CLI::Validator(
+      [min, max](std::string& text) -> std::string {
+        int64_t number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        if (error == std::errc{} && end == text.data() + text.size() && number >= min && number <= max) return "";
+        return fmt::format("'{}' is no whole number {}", text,
+                           max == std::numeric_limits<int64_t>::max() ? fmt::format("from {} on", min)
+                                                                      : fmt::format("from {} to {}", min, max));
+      },
+      "");
 }
 
 int64_t parse_duration_ms(const std::string& text, const char* option) {
@@ -102,7 +142,7 @@ int64_t parse_duration_ms(const std::string& text, const char* option) {
                                         : 0;
   int64_t ms = 0;
   if (error != std::errc{} || number < 0 || unit_ms == 0 || __builtin_mul_overflow(number, unit_ms, &ms)) {
-    fail(ErrorKind::invalid_argument, "{} '{}' is no duration such as 7d, 12h, 30m, 45s or 500ms", option, text);
+    fail_usage("{} '{}' is no duration such as 7d, 12h, 30m, 45s or 500ms", option, text);
   }
   return ms;
 }
@@ -121,7 +161,7 @@ std::optional<int64_t> parse_size(const std::string& text, const char* option) {
                          : unit == "GiB"             ? 1LL << 30
                                                      : 0;
   if (error != std::errc{} || number < 0 || factor == 0 || __builtin_mul_overflow(number, factor, &bytes)) {
-    fail(ErrorKind::invalid_argument, "{} '{}' is no size such as 128MB or 64MiB", option, text);
+    fail_usage("{} '{}' is no size such as 128MB or 64MiB", option, text);
   }
   return bytes;
 }
@@ -129,16 +169,16 @@ std::optional<int64_t> parse_size(const std::string& text, const char* option) {
 iceberg::ExpressionPtr parse_where(const std::string& where, const iceberg::Schema& schema) {
   const size_t begin = where.find_first_not_of(" \t\r\n");
   if (begin == std::string::npos) return nullptr;
+  const bool is_json = where[begin] == '{';
   iceberg::ExpressionPtr filter;
-  if (where[begin] == '{') {
-    filter = iceberg::expression_from_json(parse_json(where, "--where"), "--where");
-  } else {
-    try {
-      filter = iceberg::parse_expression(where);
-    } catch (const Error& e) {
-      throw Error(e.kind(), fmt::format("--where \"{}\"", where), e);
-    }
+  try {
+    filter = is_json ? iceberg::expression_from_json(parse_json(where, "--where"), "--where")
+                     : iceberg::parse_expression(where);
+  } catch (const Error& e) {
+    if (is_json) fail_usage("{}", e.what());
+    fail_usage("--where \"{}\": {}", where, e.what());
   }
+  if (!is_json) filter = iceberg::parse_expression_on(schema, where);  // what it says of this table's columns
   iceberg::bind(*filter, schema);
   return filter;
 }
@@ -154,8 +194,8 @@ std::map<std::string, std::string> parse_pairs(const std::vector<std::string>& t
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      fail(ErrorKind::invalid_argument, "{} '{}' is not of the form {}", option, text,
-           std::string_view(option) == "--relocate" ? "OLD=NEW" : "key=value");
+      fail_usage("{} '{}' is not of the form {}", option, text,
+                 std::string_view(option) == "--relocate" ? "OLD=NEW" : "key=value");
     }
     pairs[text.substr(0, equals)] = text.substr(equals + 1);
   }

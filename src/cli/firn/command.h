@@ -1,13 +1,18 @@
 // What the commands of `firn` share: how they are declared, which table they work on, how they answer. One file a group
-// of commands declares their options and runs them; all throw firn::Error, and CLI::ParseError for wrong usage.
+// of commands declares their options and runs them; all throw firn::Error, and CLI::ParseError for wrong usage: an
+// option that is not known, or whose value no table could make right.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "base/json.h"
@@ -47,6 +52,10 @@ std::shared_ptr<iceberg::TableOperations> open_table(const TableArgument& argume
 std::string table_location(const TableArgument& argument);
 // The local disk, with the relocations.
 std::shared_ptr<FileIO> make_io(const TableArgument& argument);
+// `text` with the paths that an opened table has from where it was written, or below a relocation's OLD, as they really
+// are: for what is told of files that are broken or go away.
+std::string with_real_paths(std::string text);
+std::vector<std::string> with_real_paths(std::vector<std::string> paths);
 
 // Thrown once a command has said what failed, or what it found to be wrong: the status is 1.
 struct CommandFailed {};
@@ -67,6 +76,19 @@ void add_relocate(CLI::App* command, TableArgument& table);  // --relocate: read
 void add_at(CLI::App* command, std::string& at);             // --at
 void add_where(CLI::App* command, std::string& where, const std::string& about);
 
+// Before a change, and in its dry run. The first throws unsupported for a table that firn can only read, the second
+// not_found for a branch that is not there, naming those that are; invalid_argument for a tag. main is always there.
+void check_may_change(const iceberg::TableOperations& table, const iceberg::LoadedTable& head);
+void check_branch(const iceberg::TableMetadata& metadata, const std::string& branch);
+// What publishing would leave, of what `commit` does to the table it is given; nothing is published, and what was
+// written for it is removed again. nullopt: there was nothing to publish. Throws what `commit` throws, and what
+// publishing would.
+std::optional<iceberg::TableMetadata> metadata_after(iceberg::TableOperations& table,
+                                                     const std::function<void(iceberg::TableOperations&)>& commit);
+
+// ", did you mean scan?" if one of `known` is spelled much like `word`, else "".
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
+
 // "": the current snapshot; else a branch or tag of that name, else a snapshot id (digits), else a time (RFC 3339, UTC
 // without an offset). Throws not_found.
 struct ChosenSnapshot {
@@ -78,21 +100,27 @@ ChosenSnapshot parse_at(const std::string& at, const iceberg::TableMetadata& met
 void set_snapshot(iceberg::ScanOptions& options, const ChosenSnapshot& chosen);
 // The id of that snapshot; nullopt: the table has none.
 std::optional<int64_t> snapshot_id_at(const std::string& at, const iceberg::TableMetadata& metadata);
-// RFC 3339, UTC without an offset, in milliseconds. Throws invalid_argument naming `option`.
-int64_t parse_time_ms(const std::string& text, const char* option);
-// "7d", "12h", "30m", "45s", "500ms". Throws invalid_argument naming `option`.
-int64_t parse_duration_ms(const std::string& text, const char* option);
-// "512MB", "64MiB", or bytes; nullopt for "". Throws invalid_argument naming `option`.
-std::optional<int64_t> parse_size(const std::string& text, const char* option);
 
-// The SQL-like text, or the REST specification's Expression JSON; nullptr for "". Bound to `schema` once, so that what
-// is wrong is said before any file is read.
+// Wrong usage: CLI::ValidationError, with the formatted text.
+template <class... Args>
+[[noreturn]] void fail_usage(fmt::format_string<Args...> format, Args&&... args) {
+  throw CLI::ValidationError(fmt::format(format, std::forward<Args>(args)...));
+}
+// For options: digits, and `min` at least; numbers that fit nothing are refused.
+CLI::Validator whole_number(int64_t min, int64_t max = std::numeric_limits<int64_t>::max());
+// The values of options; all of these are wrong usage naming `option` where they are none.
+//   "7d", "12h", "30m", "45s", "500ms".
+int64_t parse_duration_ms(const std::string& text, const char* option);
+//   "512MB", "64MiB", or bytes; nullopt for "".
+std::optional<int64_t> parse_size(const std::string& text, const char* option);
+//   "key=value" each.
+std::map<std::string, std::string> parse_pairs(const std::vector<std::string>& texts, const char* option);
+
+// The SQL-like text, or the REST specification's Expression JSON; nullptr for "". Text that is no filter is wrong
+// usage. Bound to `schema` once, so that what does not fit the table is said before any file is read.
 iceberg::ExpressionPtr parse_where(const std::string& where, const iceberg::Schema& schema);
 // Each of `columns` is in `schema`; throws not_found listing those that are.
 void check_columns(const std::vector<std::string>& columns, const iceberg::Schema& schema);
-
-// "key=value" each. Throws invalid_argument naming `option`.
-std::map<std::string, std::string> parse_pairs(const std::vector<std::string>& texts, const char* option);
 
 // A commit id that a write carries, so that it can be run again; nullopt for "".
 std::optional<iceberg::CommitId> make_commit_id(const std::string& text);

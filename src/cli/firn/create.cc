@@ -3,6 +3,7 @@
 #include "cli/firn/command.h"
 #include "cli/firn/schema_text.h"
 #include "iceberg/catalog/drop_table.h"
+#include "iceberg/full_names.h"
 
 namespace firn::cli {
 namespace {
@@ -30,14 +31,27 @@ Schema schema_of(const CreateArguments& arguments) {
   return Schema(std::move(fields));
 }
 
+iceberg::TableMetadata metadata_of(const std::string& location, const Schema& schema,
+                                   const iceberg::PartitionSpec& spec, const iceberg::SortOrder& order,
+                                   const std::map<std::string, std::string>& properties) {
+  try {
+    return new_table_metadata(location, schema, spec, order, properties, now_ms());
+  } catch (const Error& e) {
+    const bool needs_v3 = std::string_view(e.what()).find("need") != std::string_view::npos &&
+                          std::string_view(e.what()).find("format version 3") != std::string_view::npos;
+    if (!needs_v3) throw;
+    throw Error(e.kind(), fmt::format("{} (--property format-version=3)", e.what()));
+  }
+}
+
 void create(const CreateArguments& arguments) {
   const Schema schema = schema_of(arguments);
+  iceberg::check_full_names(schema);
   const iceberg::PartitionSpec spec = make_partition_spec(parse_partitions(arguments.partition_by), schema);
   const iceberg::SortOrder order = make_sort_order(parse_sort(arguments.sort_by), schema, "--sort");
   const auto properties = parse_pairs(arguments.properties, "--property");
   const iceberg::LoadedTable made = create_filesystem_table(
-      make_io(arguments.table),
-      new_table_metadata(table_location(arguments.table), schema, spec, order, properties, now_ms()));
+      make_io(arguments.table), metadata_of(table_location(arguments.table), schema, spec, order, properties));
   print_result(arguments.as_json, fmt::format("created {} ({})", made.metadata->location, made.metadata->table_uuid),
                {{"location", made.metadata->location},
                 {"table-uuid", made.metadata->table_uuid},

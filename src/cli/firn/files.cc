@@ -1,4 +1,6 @@
 // The files that a snapshot has, and the metadata tables.
+#include <algorithm>
+
 #include <fmt/ranges.h>
 
 #include "cli/firn/command.h"
@@ -45,6 +47,18 @@ Json file_json(const LiveFile& entry, const std::string& partition) {
   return json;
 }
 
+// The newest schema that has the columns which `spec` is made of: one of them may be dropped now.
+const iceberg::Schema& schema_of(const iceberg::PartitionSpec& spec, const iceberg::TableMetadata& metadata) {
+  const auto has_all = [&](const iceberg::Schema& schema) {
+    return std::all_of(spec.fields.begin(), spec.fields.end(), [&](const iceberg::PartitionField& field) {
+      return schema.find_field(field.source_id()) != nullptr;
+    });
+  };
+  if (has_all(metadata.schema())) return metadata.schema();
+  const auto found = std::find_if(metadata.schemas.rbegin(), metadata.schemas.rend(), has_all);
+  return found == metadata.schemas.rend() ? metadata.schema() : *found;
+}
+
 void files(const FilesArguments& arguments) {
   const auto table = open_table(arguments.table);
   const iceberg::LoadedTable head = table->load();
@@ -54,7 +68,8 @@ void files(const FilesArguments& arguments) {
     live = iceberg::live_files(*head.metadata, *head.metadata->find_snapshot(*snapshot_id), *table->io());
   }
   const auto partition = [&](const DataFile& file) {
-    return head.metadata->spec(file.partition_spec_id).partition_path(file.partition, head.metadata->schema());
+    const iceberg::PartitionSpec& spec = head.metadata->spec(file.partition_spec_id);
+    return spec.partition_path(file.partition, schema_of(spec, *head.metadata));
   };
   if (arguments.as_json) {
     Json json = Json::array();

@@ -118,6 +118,7 @@ class JsonRows final : public arrow::RecordBatchReader {
       : table_(table),
         lines_(std::move(in), options.name),
         fields_(table.fields()),
+        can_add_columns_(options.can_add_columns),
         must_have_all_(options.has_columns_of_first_row) {
     if (options.infers_new_columns) look_ahead();
     if (options.has_columns_of_first_row) take_columns_of_first_row();
@@ -193,7 +194,7 @@ class JsonRows final : public arrow::RecordBatchReader {
         const auto found = columns_.find(name);
         if (found == columns_.end()) {
           if (must_have_all_ && is_column(name)) fail_other_columns(name);
-          fail_unknown_column(where, name, table_);
+          fail_unknown_column(where, name, table_, can_add_columns_);
         }
         append_json(builders_->at(found->second), fields_[found->second], value);
         is_set_[found->second] = true;
@@ -212,6 +213,7 @@ class JsonRows final : public arrow::RecordBatchReader {
   const Schema table_;
   Lines lines_;
   std::vector<Field> fields_;
+  const bool can_add_columns_;
   const bool must_have_all_;
   std::map<std::string, size_t, std::less<>> columns_;
   std::vector<Json> defaults_;  // of members that a row lacks
@@ -237,11 +239,11 @@ std::shared_ptr<arrow::RecordBatch> ColumnBuilders::finish(int64_t num_rows) {
   return arrow::RecordBatch::Make(schema_, num_rows, std::move(columns));
 }
 
-void fail_unknown_column(const std::string& where, const std::string& name, const Schema& table) {
+void fail_unknown_column(const std::string& where, const std::string& name, const Schema& table, bool can_add_columns) {
   std::vector<std::string> names;
   for (const Field& field : table.fields()) names.push_back(field.name);
-  fail(ErrorKind::not_found, "{}: the table has no column '{}' (--add-columns adds it); it has: {}", where, name,
-       fmt::join(names, ", "));
+  fail(ErrorKind::not_found, "{}: the table has no column '{}'{}; it has: {}", where, name,
+       can_add_columns ? " (--add-columns adds it)" : "", fmt::join(names, ", "));
 }
 
 std::shared_ptr<arrow::RecordBatchReader> read_json_rows(std::shared_ptr<arrow::io::InputStream> in,

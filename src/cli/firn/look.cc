@@ -1,11 +1,14 @@
 // What a table is, and what it went through.
 #include <algorithm>
+#include <charconv>
+#include <set>
 
 #include <fmt/ranges.h>
 
 #include "base/civil_time.h"
 #include "cli/firn/command.h"
 #include "cli/firn/text_table.h"
+#include "iceberg/metadata/changes.h"
 #include "iceberg/scan/snapshot_choice.h"
 
 namespace firn::cli {
@@ -24,6 +27,17 @@ Json ref_json(const iceberg::SnapshotRef& ref) {
   return json;
 }
 
+// Whether another catalog writes the table.
+bool is_read_only(const iceberg::TableOperations& table, const LoadedTable& head) {
+  try {
+    check_may_change(table, head);
+    return false;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::unsupported) throw;
+    return true;
+  }
+}
+
 Json describe_json(const iceberg::TableOperations& table, const LoadedTable& head) {
   const TableMetadata& metadata = *head.metadata;
   Json json;
@@ -32,6 +46,7 @@ Json describe_json(const iceberg::TableOperations& table, const LoadedTable& hea
   json["location"] = metadata.location;
   if (table.location() != metadata.location) json["opened-at"] = table.location();
   json["metadata-file"] = head.metadata_path;
+  json["read-only"] = is_read_only(table, head);
   json["last-updated-ms"] = metadata.last_updated_ms;
   json["last-sequence-number"] = metadata.last_sequence_number;
   if (metadata.format_version >= 3) json["next-row-id"] = metadata.next_row_id;
@@ -76,11 +91,12 @@ std::string summary_value(const Snapshot& snapshot, const std::string& key) {
   return found == snapshot.summary.end() ? "" : found->second;
 }
 
-// Properties that firn's own programs put in; other engines have theirs in --json.
+// Properties that firn's own programs put in, and the ids of staged snapshots; --json has all.
 std::string own_properties(const Snapshot& snapshot) {
   std::string text;
   for (const auto& [key, value] : snapshot.summary) {
-    if (key.starts_with("firn.") || key.starts_with("orca.")) text += (text.empty() ? "" : " ") + key + "=" + value;
+    const bool is_own = key.starts_with("firn.") || key.starts_with("orca.");
+    if (is_own || key == "wap.id" || key == "published-wap-id") text += (text.empty() ? "" : " ") + key + "=" + value;
   }
   return text;
 }
@@ -116,6 +132,9 @@ void describe(const DescribeArguments& arguments) {
   if (table->location() != iceberg::normal_location(metadata.location)) {
     print_text(fmt::format("opened at: {}\n", table->location()));
   }
+  if (is_read_only(*table, head)) {
+    print_text("read only: another catalog writes it, which would not see firn's commits\n");
+  }
   print_text(fmt::format("metadata file: {}\nlast updated: {}\nsequence number: {}\n", head.metadata_path,
                          format_timestamp_ms_utc(metadata.last_updated_ms), metadata.last_sequence_number));
   if (metadata.format_version >= 3) print_text(fmt::format("next row id: {}\n", metadata.next_row_id));
@@ -134,6 +153,26 @@ void describe(const DescribeArguments& arguments) {
   }
 }
 
+// Snapshots with a wap.id that no branch or tag leads to, and of which no pick is known.
+std::set<int64_t> staged_ids(const TableMetadata& metadata) {
+  std::set<int64_t> reached;
+  for (const auto& [name, ref] : metadata.refs) {
+    for (const int64_t id : ancestor_ids(metadata, ref.snapshot_id)) {
+      reached.insert(id);
+      const std::string source = summary_value(*metadata.find_snapshot(id), "source-snapshot-id");
+      int64_t source_id = 0;
+      const auto [end, error] = std::from_chars(source.data(), source.data() + source.size(), source_id);
+      if (error == std::errc{}) reached.insert(source_id);
+    }
+  }
+  std::set<int64_t> staged;
+  for (const Snapshot& snapshot : metadata.snapshots) {
+    if (!summary_value(snapshot, "wap.id").empty() && !reached.contains(snapshot.snapshot_id))
+      staged.insert(snapshot.snapshot_id);
+  }
+  return staged;
+}
+
 struct SnapshotsArguments {
   TableArgument table;
   std::vector<std::string> summary_keys;  // further columns
@@ -146,9 +185,13 @@ void snapshots(const SnapshotsArguments& arguments) {
   std::stable_sort(ordered.begin(), ordered.end(), [](const Snapshot& a, const Snapshot& b) {
     return a.timestamp_ms != b.timestamp_ms ? a.timestamp_ms < b.timestamp_ms : a.sequence_number < b.sequence_number;
   });
+  const std::set<int64_t> staged = staged_ids(*head.metadata);
   if (arguments.as_json) {
     Json json = Json::array();
-    for (const Snapshot& snapshot : ordered) json.push_back(snapshot_json(snapshot));
+    for (const Snapshot& snapshot : ordered) {
+      json.push_back(snapshot_json(snapshot));
+      json.back()["staged"] = staged.contains(snapshot.snapshot_id);
+    }
     print_text(json.dump(2) + "\n");
     return;
   }
@@ -161,7 +204,7 @@ void snapshots(const SnapshotsArguments& arguments) {
     std::vector<std::string> cells = {std::to_string(snapshot.snapshot_id),
                                       snapshot.parent_snapshot_id ? std::to_string(*snapshot.parent_snapshot_id) : "",
                                       format_timestamp_ms_utc(snapshot.timestamp_ms),
-                                      snapshot.operation(),
+                                      snapshot.operation() + (staged.contains(snapshot.snapshot_id) ? " (staged)" : ""),
                                       summary_value(snapshot, "added-data-files"),
                                       summary_value(snapshot, "added-records"),
                                       summary_value(snapshot, "total-data-files"),

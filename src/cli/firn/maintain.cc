@@ -17,6 +17,8 @@ namespace {
 
 using iceberg::FileCounts;
 
+constexpr int64_t kCountMax = std::numeric_limits<int32_t>::max();
+
 struct CommonArguments {
   TableArgument table;
   std::string branch = "main";
@@ -30,11 +32,24 @@ void add_common(CLI::App* command, CommonArguments& arguments, bool has_branch) 
   command->add_flag("--json", arguments.as_json, "Answer in JSON, with the files' paths");
 }
 
+// Opens a table that is to be changed. Throws as check_may_change and check_branch do.
+std::shared_ptr<iceberg::TableOperations> open_to_change(const CommonArguments& arguments) {
+  auto table = open_table(arguments.table);
+  const iceberg::LoadedTable head = table->load();
+  check_may_change(*table, head);
+  check_branch(*head.metadata, arguments.branch);
+  return table;
+}
+
 // "7d" before now, or a time.
 std::optional<int64_t> parse_older_than(const std::string& text) {
   if (text.empty()) return std::nullopt;
   if (const auto time = parse_timestamp_us(text)) return floor_div(time->value, 1000);
-  return now_ms() - parse_duration_ms(text, "--older-than");
+  try {
+    return now_ms() - parse_duration_ms(text, "--older-than");
+  } catch (const CLI::ValidationError&) {
+    fail_usage("--older-than '{}' is no age (7d, 12h, 30m) and no time (2024-03-01T12:00:00Z)", text);
+  }
 }
 
 // Shows that the library is at work until it answers.
@@ -53,8 +68,8 @@ Json counts_json(const FileCounts& files) {
           {"statistics-files", files.statistics_files},
           {"other-files", files.other_files},
           {"bytes", files.bytes},
-          {"paths", files.paths},
-          {"failed", files.failed}};
+          {"paths", with_real_paths(files.paths)},
+          {"failed", with_real_paths(files.failed)}};
 }
 
 std::string counts_text(const FileCounts& files) {
@@ -87,11 +102,11 @@ struct CompactArguments {
   int parallel_groups = 1;
 };
 
-iceberg::CompactOptions compact_options(const CompactArguments& arguments, const iceberg::TableMetadata& metadata) {
+// What takes a table to understand aside.
+iceberg::CompactOptions compact_options(const CompactArguments& arguments) {
   iceberg::CompactOptions options;
   options.branch = arguments.common.branch;
   options.dry_run = arguments.common.dry_run;
-  options.filter = parse_where(arguments.where, metadata.schema());
   options.target_file_size_bytes = parse_size(arguments.target_size, "--target-size");
   options.min_file_size_bytes = parse_size(arguments.min_size, "--min-size");
   options.max_file_size_bytes = parse_size(arguments.max_size, "--max-size");
@@ -103,27 +118,31 @@ iceberg::CompactOptions compact_options(const CompactArguments& arguments, const
   options.rewrite_all = arguments.all;
   options.parallel_groups = arguments.parallel_groups;
   if (arguments.sorts || !arguments.sort.empty()) options.strategy = iceberg::CompactStrategy::sort;
-  if (!arguments.sort.empty())
-    options.sort_order = make_sort_order(parse_sort(arguments.sort), metadata.schema(), "--sort-by");
   return options;
 }
 
 Json failures_json(const std::vector<iceberg::CompactFailure>& failures) {
   Json json = Json::array();
   for (const auto& failure : failures) {
-    json.push_back(
-        {{"kind", std::string(to_string(failure.kind))}, {"message", failure.message}, {"files", failure.files}});
+    json.push_back({{"kind", std::string(to_string(failure.kind))},
+                    {"message", with_real_paths(failure.message)},
+                    {"files", with_real_paths(failure.files)}});
   }
   return json;
 }
 
 void compact_table(const CompactArguments& arguments) {
-  const auto table = open_table(arguments.common.table);
-  const iceberg::CompactOptions options = compact_options(arguments, *table->load().metadata);
+  iceberg::CompactOptions options = compact_options(arguments);
+  const auto table = open_to_change(arguments.common);
+  const iceberg::Schema schema = table->load().metadata->schema();
+  options.filter = parse_where(arguments.where, schema);
+  if (!arguments.sort.empty()) options.sort_order = make_sort_order(parse_sort(arguments.sort), schema, "--sort-by");
   const iceberg::CompactResult result = with_progress("compact", [&] { return compact(*table, options); });
   std::string text;
   if (result.groups == 0 && result.delete_files_removed == 0) {
     text = "nothing to do";
+  } else if (!result.failures.empty() && result.groups_rewritten == 0) {
+    text = "no file was rewritten";
   } else if (arguments.common.dry_run) {
     text = fmt::format("would rewrite {} ({}) in {}, and remove {}", format_counted(result.files_rewritten, "file"),
                        format_bytes(result.bytes_rewritten), format_counted(result.groups, "group"),
@@ -145,11 +164,11 @@ void compact_table(const CompactArguments& arguments) {
                 {"bytes-added", result.bytes_added},
                 {"delete-files-removed", result.delete_files_removed},
                 {"snapshots", result.snapshots},
-                {"paths", result.paths},
+                {"paths", with_real_paths(result.paths)},
                 {"failures", failures_json(result.failures)}});
   for (const auto& failure : result.failures) {
     fmt::print(stderr, "firn: a group of {} stays as it was: {}\n",
-               format_counted(static_cast<int64_t>(failure.files.size()), "file"), failure.message);
+               format_counted(static_cast<int64_t>(failure.files.size()), "file"), with_real_paths(failure.message));
   }
   if (!result.failures.empty()) throw CommandFailed();
 }
@@ -165,9 +184,9 @@ struct ExpireArguments {
 };
 
 void expire(const ExpireArguments& arguments) {
-  const auto table = open_table(arguments.common.table);
   iceberg::ExpireOptions options;
   options.older_than_ms = parse_older_than(arguments.older_than);
+  const auto table = open_to_change(arguments.common);
   options.retain_last = arguments.retain_last;
   options.snapshot_ids = arguments.snapshots;
   options.keep = arguments.keep;
@@ -202,7 +221,7 @@ struct OrphanArguments {
 void print_orphans(const OrphanArguments& arguments, const FileCounts& files, Json json) {
   const bool dry_run = arguments.common.dry_run;
   if (!arguments.common.as_json && dry_run) {
-    for (const std::string& path : files.paths) print_text(path + "\n");
+    for (const std::string& path : files.paths) print_text(with_real_paths(path) + "\n");
   }
   json["dry-run"] = dry_run;
   json.update(counts_json(files));
@@ -230,13 +249,14 @@ void orphans(const OrphanArguments& arguments) {
   options.dry_run = arguments.common.dry_run;
   const iceberg::OrphanResult result = with_progress("orphans", [&] { return remove_orphan_files(*table, options); });
   for (const std::string& folder : result.other_tables) {
-    fmt::print(stderr, "firn: {} is another table, and was not looked into\n", folder);
+    fmt::print(stderr, "firn: {} is another table, and was not looked into\n", with_real_paths(folder));
   }
   for (const std::string& folder : result.folders_not_listed) {
-    fmt::print(stderr, "firn: {} was not looked into; name it with --location\n", folder);
+    fmt::print(stderr, "firn: {} was not looked into; name it with --location\n", with_real_paths(folder));
   }
   print_orphans(arguments, result.files,
-                {{"other-tables", result.other_tables}, {"folders-not-listed", result.folders_not_listed}});
+                {{"other-tables", with_real_paths(result.other_tables)},
+                 {"folders-not-listed", with_real_paths(result.folders_not_listed)}});
 }
 
 // --- manifests and deletes
@@ -249,10 +269,10 @@ struct ManifestsArguments {
 };
 
 void rewrite_manifest_files(const ManifestsArguments& arguments) {
-  const auto table = open_table(arguments.common.table);
   iceberg::RewriteManifestsOptions options;
   options.spec_id = arguments.spec_id;
   options.target_size_bytes = parse_size(arguments.target_size, "--target-size");
+  const auto table = open_to_change(arguments.common);
   options.branch = arguments.common.branch;
   options.rewrite_all = arguments.all;
   options.dry_run = arguments.common.dry_run;
@@ -264,8 +284,8 @@ void rewrite_manifest_files(const ManifestsArguments& arguments) {
                                         : fmt::format("rewrote {} as {}", old, result.added.size()),
                {{"dry-run", options.dry_run},
                 {"snapshot-id", result.snapshot_id ? Json(*result.snapshot_id) : Json()},
-                {"rewritten", result.rewritten},
-                {"added", result.added},
+                {"rewritten", with_real_paths(result.rewritten)},
+                {"added", with_real_paths(result.added)},
                 {"entries", result.entries}});
 }
 
@@ -275,7 +295,7 @@ struct DeletesArguments {
 };
 
 void rewrite_delete_files(const DeletesArguments& arguments) {
-  const auto table = open_table(arguments.common.table);
+  const auto table = open_to_change(arguments.common);
   iceberg::RewritePositionDeletesOptions options;
   options.branch = arguments.common.branch;
   options.rewrite_all = arguments.all;
@@ -292,7 +312,7 @@ void rewrite_delete_files(const DeletesArguments& arguments) {
                 {"positions", result.positions},
                 {"positions-dropped", result.positions_dropped},
                 {"snapshots", result.snapshots},
-                {"paths", result.paths}});
+                {"paths", with_real_paths(result.paths)}});
 }
 
 void add_compact(CLI::App& app) {
@@ -307,13 +327,20 @@ void add_compact(CLI::App& app) {
   command->add_option("--target-size", arguments.target_size, "Of files: 512MiB without it");
   command->add_option("--min-size", arguments.min_size, "Smaller files are rewritten: 75 % of the target");
   command->add_option("--max-size", arguments.max_size, "Larger files are rewritten: 180 % of the target");
-  command->add_option("--min-input-files", arguments.min_input_files, "So many small ones are worth it: 5");
-  command->add_option("--delete-files", arguments.delete_threshold,
-                      "Files that so many delete files apply to are rewritten");
-  command->add_option("--delete-ratio", arguments.delete_ratio, "Files with this part of their rows deleted are: 0.3");
-  command->add_option("--commits", arguments.commits_max, "At most so many; without it one a group of files");
+  command->add_option("--min-input-files", arguments.min_input_files, "So many small ones are worth it: 5")
+      ->check(whole_number(1, kCountMax));
+  command
+      ->add_option("--delete-files", arguments.delete_threshold,
+                   "Files that so many delete files apply to are rewritten")
+      ->check(whole_number(1, kCountMax));
+  command->add_option("--delete-ratio", arguments.delete_ratio, "Files with this part of their rows deleted are: 0.3")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--commits", arguments.commits_max, "At most so many snapshots: 10")
+      ->check(whole_number(1, kCountMax));
   command->add_option("--memory", arguments.memory, "256MiB without it");
-  command->add_option("--parallel", arguments.parallel_groups, "Groups at work at once")->capture_default_str();
+  command->add_option("--parallel", arguments.parallel_groups, "Groups at work at once")
+      ->check(whole_number(1, kCountMax))
+      ->capture_default_str();
   command->add_flag("--all", arguments.all, "Rewrite every file");
 }
 
@@ -324,9 +351,12 @@ void add_cleaning(CLI::App& app) {
   auto& to_expire = run_with<ExpireArguments>(expiring, expire);
   add_common(expiring, to_expire.common, false);
   expiring->add_option("--older-than", to_expire.older_than, "An age (7d) or a time; else the table's properties (5d)");
-  expiring->add_option("--retain-last", to_expire.retain_last, "Of each branch at least so many stay");
-  expiring->add_option("--snapshot", to_expire.snapshots, "This one goes, whatever its age")->allow_extra_args(false);
-  expiring->add_option("--keep", to_expire.keep, "This one stays")->allow_extra_args(false);
+  expiring->add_option("--retain-last", to_expire.retain_last, "Of each branch at least so many stay")
+      ->check(whole_number(1, kCountMax));
+  expiring->add_option("--snapshot", to_expire.snapshots, "This one goes, whatever its age")
+      ->check(whole_number(0))
+      ->allow_extra_args(false);
+  expiring->add_option("--keep", to_expire.keep, "This one stays")->check(whole_number(0))->allow_extra_args(false);
   expiring->add_flag("--clean-metadata", to_expire.clean, "Also take away schemas and specs that nothing uses");
 
   CLI::App* removing = add_command(app, kMaintaining, "orphans", "Remove files that nothing of the table names",
@@ -353,7 +383,8 @@ void add_rewriting(CLI::App& app) {
                                        "rewrite-manifests local:nyc.flights");
   auto& manifests = run_with<ManifestsArguments>(of_manifests, rewrite_manifest_files);
   add_common(of_manifests, manifests.common, true);
-  of_manifests->add_option("--spec-id", manifests.spec_id, "Only those of this partition spec");
+  of_manifests->add_option("--spec-id", manifests.spec_id, "Only those of this partition spec")
+      ->check(whole_number(0, kCountMax));
   of_manifests->add_option("--target-size", manifests.target_size, "Of manifests: 8MiB without it");
   of_manifests->add_flag("--all", manifests.all, "Also where nothing is to be gained");
 

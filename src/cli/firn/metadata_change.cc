@@ -9,29 +9,31 @@ void add_change_options(CLI::App* command, ChangeArguments& arguments) {
 }
 
 void commit_change(const ChangeArguments& arguments, const std::string& what,
-                   const std::function<bool(iceberg::TableMetadata&)>& change) {
+                   const std::function<bool(iceberg::TableMetadata&)>& change, const std::string& nothing_text) {
   const auto table = open_table(arguments.table);
   bool changed = false;
-  iceberg::TableMetadata after;
-  std::string metadata_file;
-  if (arguments.dry_run) {
-    const iceberg::LoadedTable head = table->load();
+  iceberg::LoadedTable head = table->load();
+  iceberg::TableMetadata after = *head.metadata;
+  check_may_change(*table, head);
+  const auto commit = [&](iceberg::TableOperations& committed) {
+    head = commit_metadata(committed, [&](iceberg::TableMetadata& next) {
+             changed = change(next);  // of the last try
+             return changed;
+           }).table;
     after = *head.metadata;
-    metadata_file = head.metadata_path;
-    changed = change(after);
-  } else {
-    const iceberg::CommitResult result = commit_metadata(*table, [&](iceberg::TableMetadata& next) {
-      changed = change(next);  // of the last try
-      return changed;
-    });
-    after = *result.table.metadata;
-    metadata_file = result.table.metadata_path;
+  };
+  if (!arguments.dry_run) {
+    commit(*table);
+  } else if (auto next = metadata_after(*table, commit)) {
+    after = *std::move(next);
   }
+  const std::string& metadata_file = head.metadata_path;
   const iceberg::Snapshot* current = after.current_snapshot();
   print_result(arguments.as_json,
-               !changed            ? fmt::format("nothing to do: {} holds already", what)
-               : arguments.dry_run ? fmt::format("would do: {}", what)
-                                   : what,
+               !changed && !nothing_text.empty() ? "nothing to do: " + nothing_text
+               : !changed                        ? fmt::format("nothing to do: {} already", what)
+               : arguments.dry_run               ? fmt::format("would do: {}", what)
+                                                 : what,
                {{"dry-run", arguments.dry_run},
                 {"changed", changed},
                 {"metadata-file", metadata_file},

@@ -15,8 +15,9 @@ struct ChangeArguments {
 void add_change_options(CLI::App* command, ChangeArguments& arguments);  // TABLE, --dry-run, --json
 
 // Commits `change` (of metadata/changes.h: whether anything changed), or in a dry run tries it on what was loaded.
-// `what` is what it does: "column a added".
+// `what` is what it does: "column a added"; `nothing_text` what is said where there was nothing to do: that it is so
+// already without it.
 void commit_change(const ChangeArguments& arguments, const std::string& what,
-                   const std::function<bool(iceberg::TableMetadata&)>& change);
+                   const std::function<bool(iceberg::TableMetadata&)>& change, const std::string& nothing_text = "");
 
 }  // namespace firn::cli

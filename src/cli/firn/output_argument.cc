@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/arrow_status.h"
+#include "cli/firn/command.h"
 
 namespace firn::cli {
 
@@ -27,7 +28,12 @@ RowFormat chosen_format(const OutputArgument& output) {
       throw CLI::ValidationError("--format", e.what());
     }
   }
-  return row_format_of(output.output).value_or(RowFormat::table);
+  const std::optional<RowFormat> by_name = row_format_of(output.output);
+  if (!by_name && !output.output.empty()) {
+    fail_usage("--output {}: the name tells no format; give --format table, json, csv, arrow or parquet",
+               output.output);
+  }
+  return by_name.value_or(RowFormat::table);
 }
 
 int64_t write_rows(arrow::RecordBatchReader& rows, RowOutput& output, std::optional<int64_t> limit,

@@ -24,7 +24,7 @@ RefOptions ref_options(const RefArguments& arguments, const TableMetadata& metad
   RefOptions options;
   options.snapshot_id = snapshot_id_at(arguments.at, metadata);
   if (!options.snapshot_id) {
-    fail(ErrorKind::invalid_argument, "the table has no snapshot yet that a {} could name", kind);
+    fail(ErrorKind::invalid_argument, "the table has no snapshot yet that a {} could name: append to it first", kind);
   }
   options.replace = arguments.replace;
   options.min_snapshots_to_keep = arguments.min_snapshots;
@@ -65,13 +65,14 @@ void change_ref(const RefArguments& arguments, bool is_branch) {
                            return set_ref_retention(metadata, arguments.name, ref_options(arguments, metadata, kind));
                          });
   }
-  commit_change(arguments.common,
-                fmt::format("{} {} {}", kind, arguments.name, arguments.replace ? "replaced" : "created"),
-                [&](TableMetadata& metadata) {
-                  const RefOptions options = ref_options(arguments, metadata, kind);
-                  return is_branch ? set_branch(metadata, arguments.name, options, now_ms())
-                                   : set_tag(metadata, arguments.name, options, now_ms());
-                });
+  commit_change(
+      arguments.common, fmt::format("{} {} {}", kind, arguments.name, arguments.replace ? "replaced" : "created"),
+      [&](TableMetadata& metadata) {
+        const RefOptions options = ref_options(arguments, metadata, kind);
+        return is_branch ? set_branch(metadata, arguments.name, options, now_ms())
+                         : set_tag(metadata, arguments.name, options, now_ms());
+      },
+      fmt::format("{} {} is there, at that snapshot", kind, arguments.name));
 }
 
 void change_branch(const RefArguments& arguments) { change_ref(arguments, true); }
@@ -96,18 +97,24 @@ struct RollbackArguments {
 void rollback(const RollbackArguments& arguments) {
   commit_change(arguments.common, fmt::format("{} rolled back to {}", arguments.branch, arguments.to),
                 [&](TableMetadata& metadata) {
+                  check_branch(metadata, arguments.branch);
                   const ChosenSnapshot chosen = parse_at(arguments.to, metadata);
                   if (chosen.as_of_ms) return rollback_to_time(metadata, *chosen.as_of_ms, now_ms(), arguments.branch);
                   const int64_t snapshot_id = *snapshot_id_at(arguments.to, metadata);
-                  return arguments.any ? set_current_snapshot(metadata, snapshot_id, now_ms(), arguments.branch)
-                                       : rollback_to_snapshot(metadata, snapshot_id, now_ms(), arguments.branch);
+                  if (arguments.any) return set_current_snapshot(metadata, snapshot_id, now_ms(), arguments.branch);
+                  try {
+                    return rollback_to_snapshot(metadata, snapshot_id, now_ms(), arguments.branch);
+                  } catch (const Error& e) {
+                    if (e.kind() != ErrorKind::invalid_argument) throw;
+                    throw Error(e.kind(), fmt::format("{} (--any)", e.what()));
+                  }
                 });
 }
 
 struct CherryPickArguments {
   TableArgument table;
   std::string snapshot, staged, branch = "main";
-  bool as_json = false;
+  bool dry_run = false, as_json = false;
 };
 
 void cherry_pick_snapshot(const CherryPickArguments& arguments) {
@@ -115,16 +122,32 @@ void cherry_pick_snapshot(const CherryPickArguments& arguments) {
     throw CLI::ValidationError("name a SNAPSHOT, or the wap.id of a staged one with --staged");
   }
   const auto table = open_table(arguments.table);
+  const iceberg::LoadedTable head = table->load();
+  check_may_change(*table, head);
+  check_branch(*head.metadata, arguments.branch);
   iceberg::CommitResult result;
-  if (!arguments.staged.empty()) {
-    result = publish_staged(*table, arguments.staged, arguments.branch);
-  } else {
-    const auto snapshot_id = snapshot_id_at(arguments.snapshot, *table->load().metadata);
+  const auto pick = [&](iceberg::TableOperations& picked) {
+    if (!arguments.staged.empty()) {
+      result = publish_staged(picked, arguments.staged, arguments.branch);
+      return;
+    }
+    const auto snapshot_id = snapshot_id_at(arguments.snapshot, *head.metadata);
     if (!snapshot_id) fail(ErrorKind::not_found, "the table has no snapshot yet");
-    result = cherry_pick(*table, *snapshot_id, arguments.branch);
+    result = cherry_pick(picked, *snapshot_id, arguments.branch);
+  };
+  if (arguments.dry_run) {
+    const std::optional<TableMetadata> next = metadata_after(*table, pick);
+    const bool is_forward = next && next->snapshots.size() == head.metadata->snapshots.size();
+    return print_result(
+        arguments.as_json,
+        fmt::format("would do: {} {}", arguments.branch,
+                    is_forward ? fmt::format("moves to snapshot {}", next->refs.at(arguments.branch).snapshot_id)
+                               : "gets the change as a new snapshot"),
+        {{"dry-run", true}, {"branch", arguments.branch}, {"makes-snapshot", !is_forward}});
   }
+  pick(*table);
   print_result(arguments.as_json, fmt::format("{} is at snapshot {}", arguments.branch, result.snapshot_id),
-               {{"snapshot-id", result.snapshot_id}, {"branch", arguments.branch}});
+               {{"dry-run", false}, {"snapshot-id", result.snapshot_id}, {"branch", arguments.branch}});
 }
 
 }  // namespace
@@ -135,7 +158,8 @@ void add_ref_commands(CLI::App& app) {
   auto& of_branch = run_with<RefArguments>(branching, change_branch);
   add_ref_options(branching, of_branch);
   branching->add_option("--fast-forward", of_branch.fast_forward, "Move it on to the head of this branch or tag");
-  branching->add_option("--min-snapshots", of_branch.min_snapshots, "Of its snapshots at least so many are kept");
+  branching->add_option("--min-snapshots", of_branch.min_snapshots, "Of its snapshots at least so many are kept")
+      ->check(whole_number(1, std::numeric_limits<int32_t>::max()));
   branching->add_option("--max-snapshot-age", of_branch.max_snapshot_age, "How long its snapshots are kept");
 
   CLI::App* tagging =
@@ -158,6 +182,7 @@ void add_ref_commands(CLI::App& app) {
   picking->add_option("SNAPSHOT", of_pick.snapshot, "A snapshot id, a branch or tag, or a time");
   picking->add_option("--staged", of_pick.staged, "The staged snapshot of this wap.id");
   picking->add_option("--branch", of_pick.branch, "The branch")->capture_default_str();
+  picking->add_flag("--dry-run", of_pick.dry_run, "Say whether it can be done, and change nothing");
   picking->add_flag("--json", of_pick.as_json, "Answer in JSON");
 }
 

@@ -21,6 +21,7 @@ enum class RowFormat : uint8_t { table, json, csv, arrow, parquet };
 std::optional<RowFormat> row_format_of(const std::string& path);
 // "table", "json" (or "ndjson"), "csv", "arrow", "parquet".
 RowFormat parse_row_format(const std::string& name);
+inline const std::vector<std::string> kInputFormats = {"json", "ndjson", "csv", "arrow", "parquet"};
 
 // --- out
 
@@ -46,6 +47,7 @@ struct RowInput {
 struct RowInputOptions {
   std::optional<RowFormat> format;  // nullopt: by the name; of standard input, JSON
   bool infers_new_columns = false;  // text: columns that `table` lacks get a type from the first rows, else are refused
+  bool can_add_columns = false;     // for errors: whether the command has an option for the above
   bool has_columns_of_first_row = false;  // JSON: the columns are the first row's, and every row must have the same
 };
 // Opens `path` ("-": standard input). JSON and CSV have the types of `table`'s columns, spelled as `scan` spells them;

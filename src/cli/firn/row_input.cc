@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include <arrow/array.h>
 #include <arrow/io/compressed.h>
@@ -172,8 +173,17 @@ RowInput open_text(const std::string& path, const std::string& name, RowFormat f
       in = check(arrow::io::CompressedInputStream::Make(codec.get(), in), "open " + name);
     }
   }
-  const TextRowsOptions options{name, input_options.infers_new_columns, input_options.has_columns_of_first_row};
+  const TextRowsOptions options{name, input_options.infers_new_columns, input_options.can_add_columns,
+                                input_options.has_columns_of_first_row};
   return {format == RowFormat::json ? read_json_rows(in, table, options) : read_csv_rows(in, table, options), done};
+}
+
+void check_names_differ(const arrow::Schema& columns, const std::string& name) {
+  std::set<std::string> seen;
+  for (const auto& column : columns.fields()) {
+    if (!seen.insert(column->name()).second)
+      fail(ErrorKind::invalid_argument, "{} has two columns '{}'", name, column->name());
+  }
 }
 
 }  // namespace
@@ -185,9 +195,11 @@ RowInput open_rows(const std::string& path, const Schema& table, const RowInputO
   if (!format || *format == RowFormat::table) {
     fail(ErrorKind::invalid_argument, "{}: the name tells no format; give --format json, csv, arrow or parquet", name);
   }
-  if (*format == RowFormat::parquet) return open_parquet(path, name);
-  if (*format == RowFormat::arrow) return open_arrow(path, name);
-  return open_text(path, name, *format, table, options);
+  RowInput input = *format == RowFormat::parquet ? open_parquet(path, name)
+                   : *format == RowFormat::arrow ? open_arrow(path, name)
+                                                 : open_text(path, name, *format, table, options);
+  check_names_differ(*input.rows->schema(), name);
+  return input;
 }
 
 }  // namespace firn::cli

@@ -212,6 +212,11 @@ std::unique_ptr<RowOutput> make_row_output(const Schema& schema, RowFormat forma
   if (!is_binary && !path.empty() && ends_with_any(path, {".gz", ".zst"})) {
     fail(ErrorKind::invalid_argument, "--output {}: firn writes no compressed text; pipe it into gzip or zstd", path);
   }
+  if (!path.empty()) {
+    const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+    if (!std::filesystem::is_directory(folder))
+      fail(ErrorKind::not_found, "--output {}: there is no folder {}", path, folder.string());
+  }
   std::unique_ptr<OutputFile> file = open_output(path);
   if (format == RowFormat::arrow) {
     return std::make_unique<ArrowOutput>(schema, std::move(file), path.empty() || path.ends_with(".arrows"));

@@ -42,6 +42,13 @@ RowOptions row_options(const RowArguments& arguments) {
   return options;
 }
 
+iceberg::LoadedTable load_to_change(const RowArguments& arguments, iceberg::TableOperations& table) {
+  iceberg::LoadedTable head = table.load();
+  check_may_change(table, head);
+  check_branch(*head.metadata, arguments.branch);
+  return head;
+}
+
 // The rows of several files, one after another. All have the columns of the first, or fewer of them.
 class ConcatenatedRows final : public arrow::RecordBatchReader {
  public:
@@ -115,7 +122,8 @@ void print_changed(const RowArguments& arguments, const RowsResult& result) {
 void print_prepared(const RowArguments& arguments, const PreparedRows& prepared, FileIO& io) {
   discard(prepared, io);
   const size_t added = prepared.change ? prepared.change->added.size() : 0;
-  const size_t removed = prepared.change ? prepared.change->removed.size() : 0;
+  const size_t removed =
+      static_cast<size_t>(prepared.files_replaced) + (prepared.change ? prepared.change->removed.size() : 0);
   Json json = {{"dry-run", true}};
   json.update(counts_json(prepared.counts));
   json["files-added"] = added;
@@ -157,14 +165,15 @@ void remove_rows(const RowArguments& arguments) {
   if (arguments.where.empty() != arguments.all) {
     throw CLI::ValidationError("which rows go is said by --where; --all deletes every row");
   }
+  const RowOptions options = row_options(arguments);
   const auto table = open_table(arguments.table);
-  const auto head = table->load();
+  const auto head = load_to_change(arguments, *table);
   const iceberg::ExpressionPtr filter = parse_where(arguments.where, head.metadata->schema());
   if (arguments.dry_run) return print_rows_to_delete(arguments, *head.metadata, table->io(), filter);
   std::optional<RowsResult> result;
   {
     Progress progress("delete");
-    result = delete_rows(*table, filter, row_options(arguments));
+    result = delete_rows(*table, filter, options);
   }
   print_changed(arguments, *result);
 }
@@ -173,11 +182,11 @@ void overwrite(const RowArguments& arguments) {
   if (int{!arguments.where.empty()} + int{arguments.partitions} + int{arguments.all} != 1) {
     throw CLI::ValidationError("what the rows replace is said by one of --where, --partitions and --all");
   }
-  const auto table = open_table(arguments.table);
-  const auto head = table->load();
-  const iceberg::ExpressionPtr filter = parse_where(arguments.where, head.metadata->schema());
   iceberg::OverwriteOptions options;
   options.rows = row_options(arguments);
+  const auto table = open_table(arguments.table);
+  const auto head = load_to_change(arguments, *table);
+  const iceberg::ExpressionPtr filter = parse_where(arguments.where, head.metadata->schema());
   std::optional<RowsResult> result;
   std::optional<PreparedRows> prepared;
   {
@@ -196,15 +205,15 @@ void overwrite(const RowArguments& arguments) {
 }
 
 void upsert(const RowArguments& arguments) {
+  iceberg::MergeOptions options;
+  options.rows = row_options(arguments);
+  options.key_columns = arguments.key;
   const auto table = open_table(arguments.table);
-  const auto head = table->load();
+  const auto head = load_to_change(arguments, *table);
   check_columns(arguments.key, head.metadata->schema());
   if (arguments.key.empty() && head.metadata->schema().identifier_field_ids().empty()) {
     throw CLI::ValidationError("--key: the table has no identifier columns, so name the columns that tell rows apart");
   }
-  iceberg::MergeOptions options;
-  options.rows = row_options(arguments);
-  options.key_columns = arguments.key;
   std::optional<RowsResult> result;
   std::optional<PreparedRows> prepared;
   {
@@ -239,7 +248,8 @@ void add_row_options(CLI::App* command, RowArguments& arguments) {
 
 void add_files(CLI::App* command, RowArguments& arguments) {
   command->add_option("FILE", arguments.files, "As append takes them; - is standard input")->required();
-  command->add_option("--format", arguments.format, "json, csv, arrow or parquet, whatever the name");
+  command->add_option("--format", arguments.format, "json, csv, arrow or parquet, whatever the name")
+      ->check(CLI::IsMember(kInputFormats));
 }
 
 }  // namespace

@@ -214,7 +214,7 @@ void add_scan_command(CLI::App& app) {
   add_where(command, arguments.where, "Only rows for which it is true:");
   add_at(command, arguments.at);
   command->add_option("--since", arguments.since, "Only rows appended after this snapshot (as --at names it)");
-  command->add_option("--limit", arguments.limit, "At most so many rows")->check(CLI::NonNegativeNumber);
+  command->add_option("--limit", arguments.limit, "At most so many rows")->check(whole_number(0));
   command->add_flag("--row-lineage", arguments.row_lineage, "With _row_id and _last_updated_sequence_number");
   add_output(command, arguments.output);
   command->add_flag("--count", arguments.count, "Their number alone");

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <filesystem>
 
+#include "cli/firn/command.h"
 #include "io/file_io.h"
 
 namespace firn::cli {
@@ -71,6 +72,63 @@ std::vector<std::string> split_terms(const std::vector<std::string>& texts) {
   return terms;
 }
 
+// At commas outside brackets of any kind.
+std::vector<std::string> split_members(std::string_view text) {
+  std::vector<std::string> members(1);
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '<' || c == '(' || c == '[') ++depth;
+    if (c == '>' || c == ')' || c == ']') --depth;
+    if (c == ',' && depth == 0) {
+      members.emplace_back();
+    } else {
+      members.back() += c;
+    }
+  }
+  return members;
+}
+
+// What lies within "list<…>", for `kind` "list".
+std::optional<std::string> within(const std::string& text, std::string_view kind) {
+  if (!text.starts_with(kind) || !text.ends_with('>')) return std::nullopt;
+  const std::string rest = trimmed(std::string_view(text).substr(kind.size()));
+  return rest.starts_with('<') ? std::optional(rest.substr(1, rest.size() - 2)) : std::nullopt;
+}
+
+// The specification's JSON of a type in words; SQL's names of two types are taken too.
+Json type_json(const std::string& text) {
+  if (const auto inner = within(text, "list")) return {{"type", "list"}, {"element", type_json(trimmed(*inner))}};
+  if (const auto inner = within(text, "map")) {
+    const std::vector<std::string> parts = split_members(*inner);
+    if (parts.size() == 2)
+      return {{"type", "map"}, {"key", type_json(trimmed(parts[0]))}, {"value", type_json(trimmed(parts[1]))}};
+  }
+  if (const auto inner = within(text, "struct")) {
+    Json json = {{"type", "struct"}, {"fields", Json::array()}};
+    for (const std::string& member : split_members(*inner)) {
+      const size_t colon = member.find(':');
+      if (colon == std::string::npos)
+        fail_usage("'{}' is no field of a struct: struct<name: type, …>", trimmed(member));
+      json["fields"].push_back({{"name", trimmed(std::string_view(member).substr(0, colon))},
+                                {"type", type_json(trimmed(std::string_view(member).substr(colon + 1)))}});
+    }
+    return json;
+  }
+  if (text == "bigint") return "long";
+  if (text == "integer") return "int";
+  std::string name = text;
+  if (name.starts_with("fixed(") && name.ends_with(')')) name = "fixed[" + name.substr(6, name.size() - 7) + "]";
+  const iceberg::TypePtr type = iceberg::parse_primitive_type(name);
+  if (!type) {
+    fail_usage(
+        "'{}' is no type; there are boolean, int, long, float, double, decimal(P,S), date, time, timestamp, "
+        "timestamptz, timestamp_ns, timestamptz_ns, string, uuid, fixed[N], binary, unknown, variant, list<T>, "
+        "map<K, V>, struct<name: T, …>, and all of them as the specification's JSON",
+        text);
+  }
+  return type->to_string();
+}
+
 PartitionDeclaration parse_term(const std::string& term) {
   const size_t open = term.find('(');
   if (open == std::string::npos || !term.ends_with(')')) return {.column = term, .transform = "identity"};
@@ -105,29 +163,21 @@ Schema read_schema_file(const std::string& path) {
 }
 
 iceberg::TypePtr parse_type(const std::string& text) {
-  if (trimmed(text).starts_with('{')) {
-    Json json = parse_json(text, "the type");
+  try {
+    Json json = trimmed(text).starts_with('{') ? parse_json(text, "the type") : type_json(trimmed(text));
     int32_t next_id = kFirstFreeId;
     fill_ids(json, next_id);
     return iceberg::type_from_json(json, "the type");
+  } catch (const Error& e) {
+    throw CLI::ValidationError(e.what());
   }
-  const iceberg::TypePtr type = iceberg::parse_primitive_type(trimmed(text));
-  if (!type) {
-    fail(ErrorKind::invalid_argument,
-         "'{}' is no type; there are boolean, int, long, float, double, decimal(P,S), date, time, timestamp, "
-         "timestamptz, "
-         "timestamp_ns, timestamptz_ns, string, uuid, fixed[N], binary, unknown, variant, and struct, list and map as "
-         "the specification's JSON",
-         text);
-  }
-  return type;
 }
 
 Field parse_column(const std::string& text) {
   std::string rest = trimmed(text);
   const size_t space = rest.find(' ');
   if (space == std::string::npos) {
-    fail(ErrorKind::invalid_argument, "column '{}' is not of the form \"name type\" or \"name type required\"", text);
+    fail_usage("column '{}' is not of the form \"name type\" or \"name type required\"", text);
   }
   Field field{.name = rest.substr(0, space)};
   rest = trimmed(std::string_view(rest).substr(space));

@@ -11,7 +11,8 @@ namespace firn::cli {
 
 // A file with the specification's schema JSON; field ids, "required" and the outer "type" may be left out.
 iceberg::Schema read_schema_file(const std::string& path);
-// "long", "decimal(9,2)", or the specification's JSON of a nested type; ids may be left out.
+// "long", "decimal(9,2)", "list<string>", "map<string, int>", "struct<x: int, y: list<date>>", or the specification's
+// JSON; ids may be left out. What is none is wrong usage, here and in a column.
 iceberg::TypePtr parse_type(const std::string& text);
 // "id long required", "price decimal(9,2)". The field's id is 0.
 iceberg::Field parse_column(const std::string& text);

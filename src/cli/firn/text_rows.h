@@ -16,6 +16,7 @@ namespace firn::cli {
 struct TextRowsOptions {
   std::string name;                       // of the input, for errors
   bool infers_new_columns = false;        // see RowInputOptions
+  bool can_add_columns = false;           // likewise
   bool has_columns_of_first_row = false;  // likewise
 };
 
@@ -23,7 +24,10 @@ struct TextRowsOptions {
 // default, else null.
 std::shared_ptr<arrow::RecordBatchReader> read_json_rows(std::shared_ptr<arrow::io::InputStream> in,
                                                          const iceberg::Schema& table, const TextRowsOptions& options);
-// The columns that the title line names. Nothing is null, "" an empty string.
+// The columns that the title line names. Nothing is null, "" an empty string. Quotes are those of RFC 4180: one that is
+// not closed, or closed within a value, is refused by the line that it was opened on. New columns get a type from the
+// first rows: boolean, long, double, date, timestamp or timestamptz where all values are spelled so, else string;
+// without any value they are left out, which standard error is told.
 std::shared_ptr<arrow::RecordBatchReader> read_csv_rows(std::shared_ptr<arrow::io::InputStream> in,
                                                         const iceberg::Schema& table, const TextRowsOptions& options);
 
@@ -40,6 +44,7 @@ class ColumnBuilders {
   std::vector<std::unique_ptr<arrow::ArrayBuilder>> builders_;
 };
 
-[[noreturn]] void fail_unknown_column(const std::string& where, const std::string& name, const iceberg::Schema& table);
+[[noreturn]] void fail_unknown_column(const std::string& where, const std::string& name, const iceberg::Schema& table,
+                                      bool can_add_columns);
 
 }  // namespace firn::cli

@@ -25,10 +25,24 @@ std::string quoted(std::string_view text) {
   return fmt::format("'{}…'", text.substr(0, size));
 }
 
-[[noreturn]] void fail_value(const Type& type, std::string_view text) {
+// What is wrong with the text of a time; "" for other types.
+std::string time_hint(const Type& type, std::string_view text) {
   const bool has_zone = type.id() == TypeId::timestamptz || type.id() == TypeId::timestamptz_ns;
-  fail(ErrorKind::invalid_argument, "{} is no {}{}", quoted(text), type.to_string(),
-       has_zone ? " (such as 2024-03-01T12:00:00Z; it needs an offset)" : "");
+  if (!has_zone && type.id() != TypeId::timestamp && type.id() != TypeId::timestamp_ns) return "";
+  const auto micros = parse_timestamp_us(text, Years::any);
+  const auto nanos = parse_timestamp_ns(text, Years::any);
+  if (micros || nanos) {
+    const bool has_offset = micros ? micros->has_offset : nanos->has_offset;
+    if (has_offset && !has_zone) return " (it has an offset: leave it out)";
+    if (!has_offset && has_zone) return " (such as 2024-03-01T12:00:00Z; it needs an offset)";
+    return iceberg::is_nanos(type) ? " (nanoseconds reach from 1677 to 2262)"
+                                   : " (it has more than 6 digits after the point of its seconds)";
+  }
+  return has_zone ? " (such as 2024-03-01T12:00:00Z)" : " (such as 2024-03-01T12:00:00)";
+}
+
+[[noreturn]] void fail_value(const Type& type, std::string_view text) {
+  fail(ErrorKind::invalid_argument, "{} is no {}{}", quoted(text), type.to_string(), time_hint(type, text));
 }
 
 template <class Builder, class Value>
@@ -54,7 +68,8 @@ std::optional<arrow::Decimal128> parse_decimal(std::string_view text, const Type
 }
 
 std::optional<int64_t> parse_timestamp(std::string_view text, const Type& type) {
-  const auto parsed = iceberg::is_nanos(type) ? parse_timestamp_ns(text) : parse_timestamp_us(text);
+  const auto parsed =
+      iceberg::is_nanos(type) ? parse_timestamp_ns(text, Years::any) : parse_timestamp_us(text, Years::any);
   const bool has_zone = type.id() == TypeId::timestamptz || type.id() == TypeId::timestamptz_ns;
   if (!parsed || parsed->has_offset != has_zone) return std::nullopt;
   return parsed->value;
@@ -84,7 +99,7 @@ void append_primitive(arrow::ArrayBuilder& builder, const Type& type, std::strin
     case TypeId::decimal:
       return append_parsed<arrow::Decimal128Builder>(builder, type, text, parse_decimal(text, type));
     case TypeId::date:
-      return append_parsed<arrow::Date32Builder>(builder, type, text, parse_date(text));
+      return append_parsed<arrow::Date32Builder>(builder, type, text, parse_date(text, Years::any));
     case TypeId::time:
       return append_parsed<arrow::Time64Builder>(builder, type, text, parse_time_us(text));
     case TypeId::timestamp:

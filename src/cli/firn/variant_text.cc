@@ -124,7 +124,7 @@ class Encoder {
     if (!value.is_string()) return false;
     const auto& text = value.get_ref<const std::string&>();
     if (type == "date") {
-      const auto days = parse_date(text);
+      const auto days = parse_date(text, Years::any);
       if (days) put_type(11, out), put_raw(*days, out);
       return days.has_value();
     }
@@ -140,7 +140,7 @@ class Encoder {
                         : type == "timestampntz_nanos" ? 19
                                                        : 0;
     if (id == 0) return false;
-    const auto parsed = is_nanos ? parse_timestamp_ns(text) : parse_timestamp_us(text);
+    const auto parsed = is_nanos ? parse_timestamp_ns(text, Years::any) : parse_timestamp_us(text, Years::any);
     if (!parsed || parsed->has_offset != has_zone) return false;
     put_type(id, out);
     put_raw(parsed->value, out);

@@ -1,5 +1,5 @@
 // Whether a table is whole.
-#include <mutex>
+#include <algorithm>
 
 #include "cli/firn/command.h"
 #include "cli/firn/progress.h"
@@ -29,6 +29,14 @@ void verify_table(const VerifyArguments& arguments) {
     options.progress = [&](const std::string&) { progress.say(format_counted(++num_objects, "object")); };
     findings = verify(*table, options);
   }
+  for (iceberg::Finding& finding : findings) {
+    finding.object = with_real_paths(std::move(finding.object));
+    finding.message = with_real_paths(std::move(finding.message));
+  }
+  const auto num_errors = std::count_if(findings.begin(), findings.end(), [](const iceberg::Finding& finding) {
+    return finding.severity == iceberg::Severity::error;
+  });
+  const auto num_warnings = static_cast<int64_t>(findings.size()) - num_errors;
   if (arguments.as_json) {
     Json json = {{"location", table->location()}, {"findings", Json::array()}};
     for (const iceberg::Finding& finding : findings) {
@@ -43,20 +51,22 @@ void verify_table(const VerifyArguments& arguments) {
       print_text(
           fmt::format("{} {} {}: {}\n", to_string(finding.severity), finding.code, finding.object, finding.message));
     }
-    if (findings.empty()) print_text("nothing is wrong\n");
+    print_text(findings.empty() ? "nothing is wrong\n"
+                                : fmt::format("{}, {}\n", format_counted(num_errors, "error"),
+                                              format_counted(num_warnings, "warning")));
   }
-  if (!findings.empty()) throw CommandFailed();
+  if (num_errors > 0) throw CommandFailed();
 }
 
 }  // namespace
 
 void add_verify_command(CLI::App& app) {
   CLI::App* command =
-      add_command(app, kReading, "verify", "Check that the table is whole; status 1 if something is wrong",
+      add_command(app, kReading, "verify", "Check that the table is whole; status 1 for an error, not for warnings",
                   "verify local:nyc.flights --strict --data");
   auto& arguments = run_with<VerifyArguments>(command, verify_table);
   add_table(command, arguments.table);
-  command->add_flag("--strict", arguments.strict, "Also what a writer must do, and readers get by without");
+  command->add_flag("--strict", arguments.strict, "Also warn of what a writer must do, and readers get by without");
   command->add_flag("--data", arguments.data, "Also that counts, bounds and positions agree with what is in the files");
   add_at(command, arguments.at);
   command->add_flag("--all-snapshots", arguments.all_snapshots, "Every snapshot, not only those that refs name");

@@ -102,7 +102,8 @@ void add_options(CLI::App& app, Parsed& p) {
   schema->add_option("DATASET", p.dataset)->required();
   schema->add_flag("--json", p.json, "As Iceberg's schema JSON");
   app.add_subcommand("flush", "Move spooled rows into the cache tables now");
-  app.add_subcommand("daemon", "Own the cache: HTTP capture, followed files, flushes, sinks on schedule, upkeep; until SIGTERM")
+  app.add_subcommand("daemon",
+                     "Own the cache: HTTP capture, followed files, flushes, sinks on schedule, upkeep; until SIGTERM")
       ->footer(
           "Rows over HTTP: POST http://127.0.0.1:4747/v1/ingest/DATASET (\"listen\" in the configuration), NDJSON, "
           "one\n"

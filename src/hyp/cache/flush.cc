@@ -158,14 +158,15 @@ bool flush_range(SpoolFlush& flush, const Range& range) {
   return all_committed;
 }
 
-// Each rejects file's length, where the next flush begins to look for decisions (FlushState::rejects_bytes). Only after
-// the progress is saved: decisions at or past it may then only follow.
+// Where the next flush begins to look for decisions in each rejects file (FlushState::rejects_bytes). Only after the
+// progress is saved.
 void remember_rejects(SpoolFlush& flush, const std::set<std::string>& datasets) {
   const FlushState before = flush.state;
   for (const std::string& dataset : datasets) {
     const RejectsFile file(flush.cache.config().cache_root, dataset);
     int64_t& remembered = flush.state.rejects_bytes[dataset];
-    if (file.size_bytes() != remembered) remembered = file.settle();
+    if (file.size_bytes() != remembered)
+      remembered = file.length_before(flush.spool.id(), flush.spool.progress(), remembered);
   }
   if (flush.state != before) save_flush_state(flush.spool.folder(), flush.state);
 }

@@ -7,7 +7,6 @@
 #include <set>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "base/span.h"
@@ -75,7 +74,7 @@ bool is_due(const Cache& cache, const PartitionId& partition, SweepReport& repor
   if (!left) return true;
   for (const std::string& name : generations) {
     if (name == live) continue;
-    if (*generation_number(name) > *generation_number(live)) {  // a compactor's, at work or dead
+    if (*generation_number(name) > generation_number(live).value_or(0)) {  // a compactor's, at work or dead
       if (try_lock_compactor(cache, partition)) return true;
     } else {
       if (GenerationLock(generation_lock_path(folder, name)).try_own()) return true;
@@ -136,7 +135,7 @@ class Sweeper {
   void remove_generations(const std::optional<std::string>& live) {
     std::optional<FileLock> compactor;
     if (!is_compactor_) compactor = try_lock_compactor(cache_, partition_);
-    const int64_t newest = live ? *generation_number(*live) : 0;
+    const int64_t newest = live ? generation_number(*live).value_or(0) : 0;
     std::set<std::string> names;
     for (std::string& name : list_generations(folder_)) names.insert(std::move(name));
     for (std::string& name : list_generation_locks(folder_)) names.insert(std::move(name));
@@ -182,7 +181,7 @@ class Sweeper {
     // partition lock, and what a reader holds the head lists.
     remove_leftovers(location, /*recursive=*/true);
     iceberg::OrphanOptions options;
-    options.older_than_ms = now_ms();
+    options.any_age = true;
     fault_point("sweep.remove-unnamed");
     const iceberg::FileCounts unnamed = iceberg::remove_orphan_files(*held.operations, options).files;
     count(unnamed);

@@ -160,11 +160,16 @@ std::string generation_lock_path(const std::string& partition_folder, const std:
 }
 
 std::optional<int64_t> generation_number(std::string_view table_dir) {
-  if (!table_dir.starts_with(kTablePrefix)) return std::nullopt;
+  constexpr std::string_view kOlderPrefix = "epoch=";
+  constexpr int64_t kOlder = int64_t{-1} << 62;
+  const bool is_older = table_dir.starts_with(kOlderPrefix);
+  if (!is_older && !table_dir.starts_with(kTablePrefix)) return std::nullopt;
+  table_dir.remove_prefix(is_older ? kOlderPrefix.size() : kTablePrefix.size());
   int64_t number = 0;
   const char* const end = table_dir.data() + table_dir.size();
-  const auto [after, error] = std::from_chars(table_dir.data() + kTablePrefix.size(), end, number);
-  return error == std::errc() && after == end ? std::optional(number) : std::nullopt;
+  const auto [after, error] = std::from_chars(table_dir.data(), end, number);
+  if (error != std::errc() || after != end || number < 0 || number >= -kOlder) return std::nullopt;
+  return is_older ? kOlder + number : number;
 }
 
 std::vector<std::string> list_generations(const std::string& partition_folder) {

@@ -40,7 +40,8 @@ std::vector<PartitionId> list_partitions(const std::string& cache_root, const st
 // The table's directory of a generation, and the lock that its readers share.
 std::string generation_folder(const std::string& partition_folder, const std::string& table_dir);
 std::string generation_lock_path(const std::string& partition_folder, const std::string& table_dir);
-// The n of "table-<n>"; nullopt: another name.
+// The n of "table-<n>"; below all of them for "epoch=<n>", which other systems' caches have (spec, fact 2); nullopt:
+// another name.
 std::optional<int64_t> generation_number(std::string_view table_dir);
 // The partition's generations, live or not, by number.
 std::vector<std::string> list_generations(const std::string& partition_folder);

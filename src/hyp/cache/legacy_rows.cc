@@ -1,6 +1,7 @@
 #include "hyp/cache/legacy_rows.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include <arrow/compute/api_vector.h>
@@ -15,6 +16,7 @@
 #include "hyp/cache/new_table.h"
 #include "hyp/cache/row_id.h"
 #include "hyp/cache/sequence_bounds.h"
+#include "hyp/cache/sequence_plan.h"
 #include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
 #include "iceberg/commit/commit.h"
@@ -39,8 +41,10 @@ bool may_have_legacy_rows(const HeldTable& held) {
   if (!is_adopted(metadata) || !metadata.bool_property(kSequencedProperty, false)) return true;
   iceberg::ScanOptions scan;
   scan.columns = {kIngestSeqColumn};
-  scan.filter = iceberg::predicate(Op::is_null, kIngestSeqColumn);
-  return !iceberg::plan_scan(metadata, held.operations->io(), scan).tasks.empty();
+  NumberRange none_but_unnumbered;
+  none_but_unnumbered.since_exclusive = std::numeric_limits<int64_t>::max();
+  none_but_unnumbered.unnumbered = true;
+  return !plan_sequence(metadata, held.operations->io(), scan, none_but_unnumbered).tasks.empty();
 }
 
 template <class Visit>

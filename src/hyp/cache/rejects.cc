@@ -69,15 +69,17 @@ int64_t RejectsFile::size_bytes() const {
   return info ? info->size_bytes : 0;
 }
 
-std::set<LinePlace> RejectsFile::decided(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const {
-  std::set<LinePlace> places;
-  if (size_bytes() <= begin_bytes) return places;
+// visit(where a line begins in the file, the place that it decides): the lines for `spool_id` past `begin_bytes`.
+void RejectsFile::for_each_decided(const std::string& spool_id, int64_t begin_bytes,
+                                   const std::function<void(int64_t, const LinePlace&)>& visit) const {
+  if (size_bytes() <= begin_bytes) return;
   const int64_t end = settle();
   const auto file = make_local_file_io()->open(path_);
   constexpr int64_t kStep = 4 << 20;
   std::string carried;  // a line cut by a step's end
   for (int64_t at = begin_bytes; at < end;) {
     const auto bytes = check(file->ReadAt(at, std::min(kStep, end - at)), "read " + path_);
+    const int64_t carried_from = at - static_cast<int64_t>(carried.size());
     at += bytes->size();
     carried.append(reinterpret_cast<const char*>(bytes->data()), static_cast<size_t>(bytes->size()));
     size_t begin = 0;
@@ -86,13 +88,28 @@ std::set<LinePlace> RejectsFile::decided(const std::string& spool_id, SpoolPosit
       if (line.find(spool_id) == std::string_view::npos) continue;
       const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
       if (!json.is_object() || json.value("spool", "") != spool_id) continue;  // a user's edit, or another spool's
-      const LinePlace place{{get_int64(json, "segment", path_), get_int64(json, "offset", path_)},
-                            get_int64(json, "lineOffset", path_)};
-      if (place.frame >= from) places.insert(place);
+      visit(carried_from + static_cast<int64_t>(begin),
+            {{get_int64(json, "segment", path_), get_int64(json, "offset", path_)},
+             get_int64(json, "lineOffset", path_)});
     }
     carried.erase(0, begin);
   }
+}
+
+std::set<LinePlace> RejectsFile::decided(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const {
+  std::set<LinePlace> places;
+  for_each_decided(spool_id, begin_bytes, [&](int64_t, const LinePlace& place) {
+    if (place.frame >= from) places.insert(place);
+  });
   return places;
+}
+
+int64_t RejectsFile::length_before(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const {
+  int64_t length = settle();
+  for_each_decided(spool_id, begin_bytes, [&](int64_t begin, const LinePlace& place) {
+    if (place.frame >= from) length = std::min(length, begin);
+  });
+  return length;
 }
 
 void RejectsFile::append(const std::string& spool_id, const std::vector<RejectedRow>& rows) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,10 +38,15 @@ class RejectsFile {
   std::set<LinePlace> decided(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const;
   // Durable when it returns.
   void append(const std::string& spool_id, const std::vector<RejectedRow>& rows) const;
-  // Cuts a torn tail, syncs, and returns the length: what is appended from now on lies past it.
-  int64_t settle() const;
+  // The length, from `begin_bytes` on, before which no line for `spool_id` in a frame at or past `from` lies: all of
+  // the file, unless an earlier flush decided lines that this one has not come to. What is appended from now on lies
+  // past it.
+  int64_t length_before(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const;
 
  private:
+  void for_each_decided(const std::string& spool_id, int64_t begin_bytes,
+                        const std::function<void(int64_t, const LinePlace&)>& visit) const;
+  int64_t settle() const;  // cuts a torn tail, syncs, and returns the length
   std::string path_, lock_path_;
   std::string dataset_;
 };

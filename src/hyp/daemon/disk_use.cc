@@ -17,8 +17,6 @@ namespace {
 
 constexpr int64_t kLookMs = 5'000, kLookAgainMs = 1'000;
 
-int64_t steady_ms() { return steady_us() / 1000; }
-
 }  // namespace
 
 int64_t bytes_below(const std::string& folder) {
@@ -54,7 +52,7 @@ int64_t DiskUse::bytes(int64_t growing_bytes, int64_t limit_bytes) {
   bool is_first = false;
   {
     const std::lock_guard guard(mutex_);
-    const int64_t age_ms = steady_ms() - seen_ms_;
+    const int64_t age_ms = steady_us() / 1000 - seen_ms_;
     if (was_seen_ && age_ms < (use() > limit_bytes ? kLookAgainMs : kLookMs)) return use();
     is_first = !was_seen_;
   }
@@ -65,7 +63,7 @@ int64_t DiskUse::bytes(int64_t growing_bytes, int64_t limit_bytes) {
     const std::lock_guard guard(mutex_);
     return use();
   }
-  const int64_t now_ms = steady_ms();
+  const int64_t now_ms = steady_us() / 1000;
   const int64_t bytes = bytes_below(folder_);
   const std::lock_guard guard(mutex_);
   was_seen_ = true;

@@ -22,7 +22,7 @@ using iceberg::FileScanTask;
 using iceberg::PositionSet;
 using BatchPtr = std::shared_ptr<arrow::RecordBatch>;
 
-constexpr int64_t kNumberBatchRows = 65536, kRowBatchRows = 1024;
+constexpr int64_t kScanBatchRows = 65536, kRowBatchRows = 1024;
 constexpr int64_t kPositionsEnd = std::numeric_limits<int64_t>::max();
 
 PositionSet deleted_positions(const LiveTable& table, const LiveData& data) {
@@ -39,7 +39,7 @@ std::set<std::string> deletes_of(const FileScanTask& task, bool equality_alone) 
 
 void for_each_live_number(const LiveTable& table, const LiveData& data,
                           const std::function<void(int64_t number, int64_t position)>& visit) {
-  const auto rows = table.read(data, number_and_position(*table.metadata, table.seq_id), kNumberBatchRows);
+  const auto rows = table.read(data, number_and_position(*table.metadata, table.seq_id), kScanBatchRows);
   for_each_number(*rows, data.file.file_path, visit);
 }
 

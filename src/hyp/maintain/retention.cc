@@ -19,7 +19,7 @@ namespace {
 
 using iceberg::TableMetadata;
 
-constexpr int64_t kHourMs = 3'600'000, kDayMs = 24 * kHourMs;
+constexpr int64_t kHourMs = 3'600'000;
 
 bool has_numbers(const TableMetadata& metadata) {
   return is_adopted(metadata) && metadata.bool_property(kSequencedProperty, false);
@@ -42,8 +42,8 @@ class Retention {
     look_.sequence = metadata_.last_sequence_number;
     look_.age = age_.text();
     look_.waits_for_sinks = config.wait_for_sink_ack;
-    look_.cutoff_ms = floor_div(now_ms - *config.days * kDayMs, kHourMs) * kHourMs;
-    look_.grace_cutoff_ms = look_.cutoff_ms - config.grace_days * kDayMs;
+    look_.cutoff_ms = floor_div(now_ms - *config.days * 24 * kHourMs, kHourMs) * kHourMs;
+    look_.grace_cutoff_ms = look_.cutoff_ms - config.grace_days * 24 * kHourMs;
     report_.partition = partition;
     report_.cutoff_ms = look_.cutoff_ms;
     report_.note = age_.note;

@@ -17,7 +17,7 @@ using iceberg::Op;
 using iceberg::predicate;
 using iceberg::TypeId;
 
-constexpr int64_t kDayMs = 86'400'000;
+constexpr int64_t kMsPerDay = 86'400'000;
 constexpr int64_t kUuidTimeMax = (int64_t{1} << 48) - 1;
 
 bool is_time(const iceberg::Type& type) {
@@ -26,7 +26,7 @@ bool is_time(const iceberg::Type& type) {
 
 // `time_ms` in the column's unit: values below it are older. For dates the first day that has not ended before it.
 __int128 in_units_of(const iceberg::Type& type, int64_t time_ms) {
-  if (type.id() == TypeId::date) return floor_div(time_ms, kDayMs);
+  if (type.id() == TypeId::date) return floor_div(time_ms, kMsPerDay);
   return static_cast<__int128>(time_ms) * (iceberg::is_nanos(type) ? 1'000'000 : 1'000);
 }
 

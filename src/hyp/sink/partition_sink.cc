@@ -6,6 +6,7 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "hyp/cache/legacy_rows.h"
 #include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
 #include "hyp/sink/unit.h"
@@ -52,6 +53,7 @@ class PartitionSink {
         place_(destination.describe(run.partition)) {}
 
   void run() {
+    number_legacy_rows(cache_, run_.partition);  // before anybody asks which opens the partition has
     load();
     if (!watermark_.seq && !watermark_.pending) find_lost_watermark();
     check_confirmed();

@@ -5,6 +5,7 @@
 #include "base/uri.h"
 #include "iceberg/catalog/catalog.h"
 #include "iceberg/catalog/version_files.h"
+#include "iceberg/full_names.h"
 
 namespace firn::iceberg {
 namespace {
@@ -20,6 +21,7 @@ class FilesystemCatalog final : public Catalog {
 
   LoadedTable create(const std::string& identifier, const Schema& schema, const PartitionSpec& spec,
                      const SortOrder& order, const std::map<std::string, std::string>& properties) override {
+    check_full_names(schema);
     return create_filesystem_table(
         io_, new_table_metadata(location_of(identifier), schema, spec, order, properties, now_ms()));
   }

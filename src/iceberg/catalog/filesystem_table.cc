@@ -114,13 +114,7 @@ class FilesystemTable final : public TableOperations {
   }
 
   Published publish(const LoadedTable& base, TableMetadata next, int64_t snapshot_id) override {
-    const auto name =
-        parse_metadata_file_name(std::string_view(base.metadata_path).substr(base.metadata_path.rfind('/') + 1));
-    if (!name || !name->is_numbered || !base.metadata_path.starts_with(folder_.metadata_folder() + "/")) {
-      fail(ErrorKind::unsupported,
-           "table {}: {} was written by another catalog, which would not see a commit made beside it; commit there",
-           folder_.location, base.metadata_path);
-    }
+    check_may_publish(folder_.location, base.metadata_path);
     const std::vector<std::string> pruned = extend_log(base, next);
     Attempt attempt{base,
                     next,

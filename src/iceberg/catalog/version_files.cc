@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+
 namespace firn::iceberg {
 namespace {
 
@@ -36,6 +38,14 @@ std::optional<MetadataFileName> parse_metadata_file_name(std::string_view name) 
   if (!version) return std::nullopt;
   if (is_numbered ? !name.empty() : (name.size() < 2 || name.front() != '-')) return std::nullopt;
   return MetadataFileName{*version, is_numbered};
+}
+
+void check_may_publish(const std::string& location, const std::string& metadata_path) {
+  const std::optional<MetadataFileName> name = parse_metadata_file_name(base_name(metadata_path));
+  if (name && name->is_numbered && metadata_path.starts_with(location + "/metadata/")) return;
+  fail(ErrorKind::unsupported,
+       "table {}: {} was written by another catalog, which would not see a commit made beside it; commit there",
+       location, metadata_path);
 }
 
 std::string version_file_name(int64_t version) { return fmt::format("v{}.metadata.json", version); }

@@ -19,6 +19,9 @@ std::optional<MetadataFileName> parse_metadata_file_name(std::string_view name);
 // What follows the last '/' of a path.
 inline std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
+// Throws unsupported if firn cannot publish a version after the one at `metadata_path`, since another catalog named it.
+void check_may_publish(const std::string& location, const std::string& metadata_path);
+
 // The name that firn publishes under, and every name that a numbered version may have (that one first).
 std::string version_file_name(int64_t version);
 std::array<std::string, 3> version_file_names(int64_t version);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "iceberg/commit/manifest_cache.h"
@@ -40,14 +42,26 @@ std::optional<int64_t> head_of(const TableMetadata& metadata, const std::string&
   return ref->second.snapshot_id;
 }
 
-// Throws already_exists if the branch has what `source` did.
-void check_not_picked(const TableMetadata& metadata, const Snapshot& source, const std::string& branch) {
-  const std::string wap_id = summary_value(source, kStagedId);
+// The snapshot of `branch` that is `source` or a pick of it.
+std::optional<int64_t> find_picked(const TableMetadata& metadata, const Snapshot& source, const std::string& branch) {
+  for (const int64_t id : ancestor_ids(metadata, head_of(metadata, branch))) {
+    if (id == source.snapshot_id ||
+        summary_value(*metadata.find_snapshot(id), kSource) == std::to_string(source.snapshot_id))
+      return id;
+  }
+  return std::nullopt;
+}
+
+// Throws already_exists if the branch has what `source` did. `shares_id`: another snapshot was staged under the same
+// wap.id, so that its publication says nothing of this one.
+void check_not_picked(const TableMetadata& metadata, const Snapshot& source, const std::string& branch,
+                      bool shares_id) {
+  if (const auto id = find_picked(metadata, source, branch))
+    fail(ErrorKind::already_exists, "table {}: branch {} has snapshot {} already, as {}", metadata.location, branch,
+         source.snapshot_id, *id);
+  const std::string wap_id = shares_id ? std::string() : summary_value(source, kStagedId);
   for (const int64_t id : ancestor_ids(metadata, head_of(metadata, branch))) {
     const Snapshot& ancestor = *metadata.find_snapshot(id);
-    if (id == source.snapshot_id || summary_value(ancestor, kSource) == std::to_string(source.snapshot_id))
-      fail(ErrorKind::already_exists, "table {}: branch {} has snapshot {} already, as {}", metadata.location, branch,
-           source.snapshot_id, id);
     if (!wap_id.empty() &&
         (summary_value(ancestor, kStagedId) == wap_id || summary_value(ancestor, kPublishedId) == wap_id))
       fail(ErrorKind::already_exists, "table {}: what was staged as {} is published on branch {} already, as {}",
@@ -56,14 +70,15 @@ void check_not_picked(const TableMetadata& metadata, const Snapshot& source, con
 }
 
 // Moves the branch to `snapshot_id` if that follows its head. False: it does not.
-bool fast_forward_to(TableOperations& table, int64_t snapshot_id, const std::string& branch, CommitResult& result) {
+bool fast_forward_to(TableOperations& table, int64_t snapshot_id, const std::string& branch, bool shares_id,
+                     CommitResult& result) {
   bool follows = false;
   result = commit_metadata(table, [&](TableMetadata& next) {
     const Snapshot& source = source_of(next, snapshot_id);
     const std::optional<int64_t> head = head_of(next, branch);
     follows = head == snapshot_id;  // an earlier try of this call
     if (follows || source.parent_snapshot_id != head) return false;
-    check_not_picked(next, source, branch);  // a wap.id that was published otherwise
+    check_not_picked(next, source, branch, shares_id);  // a wap.id that was published otherwise
     follows = true;
     return set_current_snapshot(next, snapshot_id, now_ms(), branch);
   });
@@ -102,13 +117,11 @@ ReadCheck unchanged_partitions(const SnapshotChange& change, const Snapshot& sou
   return check;
 }
 
-}  // namespace
-
-CommitResult cherry_pick(TableOperations& table, int64_t snapshot_id, const std::string& branch) {
+CommitResult pick(TableOperations& table, int64_t snapshot_id, const std::string& branch, bool shares_id) {
   CommitResult result;
   const LoadedTable base = table.load();
-  check_not_picked(*base.metadata, source_of(*base.metadata, snapshot_id), branch);
-  if (fast_forward_to(table, snapshot_id, branch, result)) return result;
+  check_not_picked(*base.metadata, source_of(*base.metadata, snapshot_id), branch, shares_id);
+  if (fast_forward_to(table, snapshot_id, branch, shares_id, result)) return result;
 
   const TableMetadata& metadata = *base.metadata;
   const Snapshot& source = source_of(metadata, snapshot_id);
@@ -135,7 +148,7 @@ CommitResult cherry_pick(TableOperations& table, int64_t snapshot_id, const std:
   if (is_replacement && !(change.added.empty() && change.removed.empty()))
     change.read_check = unchanged_partitions(change, source);
   change.plan_try = [&](const TableMetadata& next, int64_t, int64_t) {
-    check_not_picked(next, source, branch);
+    check_not_picked(next, source, branch, shares_id);
     if (is_replacement && source.parent_snapshot_id &&
         !is_ancestor(next, *source.parent_snapshot_id, head_of(next, branch)))
       fail(ErrorKind::commit_conflict,
@@ -147,6 +160,12 @@ CommitResult cherry_pick(TableOperations& table, int64_t snapshot_id, const std:
   return commit_snapshot(table, change);
 }
 
+}  // namespace
+
+CommitResult cherry_pick(TableOperations& table, int64_t snapshot_id, const std::string& branch) {
+  return pick(table, snapshot_id, branch, /*shares_id=*/false);
+}
+
 CommitResult publish_staged(TableOperations& table, const std::string& wap_id, const std::string& branch) {
   const LoadedTable base = table.load();
   std::vector<int64_t> staged;
@@ -154,10 +173,14 @@ CommitResult publish_staged(TableOperations& table, const std::string& wap_id, c
     if (summary_value(snapshot, kStagedId) == wap_id) staged.push_back(snapshot.snapshot_id);
   if (wap_id.empty() || staged.empty())
     fail(ErrorKind::not_found, "table {} has no snapshot staged as '{}'", base.metadata->location, wap_id);
-  if (staged.size() > 1)
-    fail(ErrorKind::invalid_argument, "table {}: {} snapshots are staged as '{}': cherry-pick one by its id",
-         base.metadata->location, staged.size(), wap_id);
-  return cherry_pick(table, staged.front(), branch);
+  const bool shares_id = staged.size() > 1;
+  std::vector<int64_t> waiting;
+  for (const int64_t id : staged)
+    if (!find_picked(*base.metadata, source_of(*base.metadata, id), branch)) waiting.push_back(id);
+  if (waiting.size() > 1)
+    fail(ErrorKind::invalid_argument, "table {}: snapshots {} are staged as '{}': cherry-pick one by its id",
+         base.metadata->location, fmt::join(waiting, ", "), wap_id);
+  return pick(table, waiting.empty() ? staged.front() : waiting.front(), branch, shares_id);
 }
 
 }  // namespace firn::iceberg

@@ -17,8 +17,9 @@ namespace firn::iceberg {
 // commit_snapshot throws.
 CommitResult cherry_pick(TableOperations& table, int64_t snapshot_id, const std::string& branch = "main");
 
-// cherry_pick of the snapshot whose summary has wap.id `wap_id`. Throws not_found if there is none, invalid_argument if
-// there are several.
+// cherry_pick of the snapshot whose summary has wap.id `wap_id`; of several, of the one that `branch` does not have
+// yet, though it has the others under that id. Throws not_found if there is none, invalid_argument naming them if
+// several are left.
 CommitResult publish_staged(TableOperations& table, const std::string& wap_id, const std::string& branch = "main");
 
 }  // namespace firn::iceberg

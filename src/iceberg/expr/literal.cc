@@ -153,8 +153,8 @@ std::optional<PlacedLiteral> place_in_floats(const Value& literal, const Written
 std::optional<PlacedLiteral> place_in_dates(const Written& w, const Type& type) {
   if (w.number) return place_in_integers(w, type);
   if (!w.text) return std::nullopt;
-  if (const auto days = parse_date(*w.text)) return exactly(*days);
-  const auto timestamp = parse_timestamp_us(*w.text);
+  if (const auto days = parse_date(*w.text, Years::any)) return exactly(*days);
+  const auto timestamp = parse_timestamp_us(*w.text, Years::any);
   if (!timestamp || timestamp->has_offset) return std::nullopt;
   return PlacedLiteral{floor_mod(timestamp->value, kMicrosPerDay) == 0 ? Place::exact : Place::between,
                        static_cast<int32_t>(floor_div(timestamp->value, kMicrosPerDay))};
@@ -171,8 +171,8 @@ std::optional<PlacedLiteral> place_in_timestamps(const Written& w, const Type& t
   if (w.number) return place_in_integers(w, type);
   if (!w.text) return std::nullopt;
   const bool zoned = type.id() == TypeId::timestamptz || type.id() == TypeId::timestamptz_ns;
-  const auto micros = parse_timestamp_us(*w.text);
-  const auto nanos = parse_timestamp_ns(*w.text);
+  const auto micros = parse_timestamp_us(*w.text, Years::any);
+  const auto nanos = parse_timestamp_ns(*w.text, Years::any);
   if (!micros && !nanos) return std::nullopt;
   if (!zoned && (micros ? micros->has_offset : nanos->has_offset))
     fail(ErrorKind::invalid_argument, "Column {} of type {} is compared with {}, which has an offset: leave it out",

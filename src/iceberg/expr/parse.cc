@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "iceberg/expr/expression.h"
+#include "iceberg/expr/parse.h"
 
 namespace firn::iceberg {
 namespace {
@@ -36,7 +36,8 @@ struct Token {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) { advance(); }
+  // `schema`: of the columns, or nullptr where they are not known.
+  explicit Parser(std::string_view text, const Schema* schema = nullptr) : text_(text), schema_(schema) { advance(); }
 
   ExpressionPtr parse_all() {
     auto expression = parse_or(0);
@@ -93,7 +94,7 @@ class Parser {
       if (function == "starts_with") {
         term = parse_column();
         expect_symbol(",");
-        Value prefix = parse_literal();
+        Value prefix = parse_literal(&term);
         expect_symbol(")");
         return leaf(Op::starts_with, term, {std::move(prefix)});
       }
@@ -130,7 +131,11 @@ class Parser {
   }
 
   ExpressionPtr parse_predicate(const Term& term) {
-    if (const auto op = take_comparison()) return leaf(*op, term, {parse_literal()});
+    if (const auto op = take_comparison()) {
+      Value value = parse_literal(&term);
+      if (*op == Op::eq || *op == Op::not_eq_) check_length(term, value);
+      return leaf(*op, term, {std::move(value)});
+    }
     if (take_keyword("is")) {
       const bool negated = take_keyword("not");
       if (take_keyword("null")) return leaf(negated ? Op::not_null : Op::is_null, term, {});
@@ -140,16 +145,17 @@ class Parser {
     const bool negated = take_keyword("not");
     if (take_keyword("in")) {
       expect_symbol("(");
-      std::vector<Value> values{parse_literal()};
-      while (take_symbol(",")) values.push_back(parse_literal());
+      std::vector<Value> values{parse_literal(&term)};
+      while (take_symbol(",")) values.push_back(parse_literal(&term));
       expect_symbol(")");
+      for (const Value& value : values) check_length(term, value);
       return leaf(negated ? Op::not_in : Op::in, term, std::move(values));
     }
     if (take_keyword("like")) return parse_like(term, negated);
     if (take_keyword("between")) {
-      Value low = parse_literal();
+      Value low = parse_literal(&term);
       if (!take_keyword("and")) fail_here("and");
-      auto range = and_(leaf(Op::gt_eq, term, {std::move(low)}), leaf(Op::lt_eq, term, {parse_literal()}));
+      auto range = and_(leaf(Op::gt_eq, term, {std::move(low)}), leaf(Op::lt_eq, term, {parse_literal(&term)}));
       return negated ? not_(std::move(range)) : range;
     }
     if (negated) fail_here("in, like or between");
@@ -158,6 +164,7 @@ class Parser {
 
   ExpressionPtr parse_like(const Term& term, bool negated) {
     if (token_.kind != TokenKind::string) fail_here("a quoted pattern");
+    check_text(term, token_.text);
     std::string prefix;
     bool any_end = false;
     for (size_t i = 0; i < token_.text.size(); ++i) {
@@ -178,7 +185,8 @@ class Parser {
 
   // `5 < x`.
   ExpressionPtr parse_reversed() {
-    Value value = parse_literal();
+    const Token literal = token_;
+    Value value = parse_literal(nullptr);
     auto op = take_comparison();
     if (!op) fail_here("a comparison");
     switch (*op) {
@@ -200,6 +208,8 @@ class Parser {
     const Token first = token_;
     Term term = parse_column();
     if (!term.quoted && take_symbol("(")) term = parse_transform(lower(term.column), first);
+    if (literal.kind == TokenKind::string) check_text(term, literal.text);
+    if (*op == Op::eq || *op == Op::not_eq_) check_length(term, value);
     return leaf(*op, term, {std::move(value)});
   }
 
@@ -219,11 +229,38 @@ class Parser {
     return token_.kind == TokenKind::string || token_.kind == TokenKind::bytes || token_.kind == TokenKind::number;
   }
 
-  Value parse_literal() {
+  // The type of the values that `term` has; nullptr: not known.
+  const Type* type_of(const Term& term) const {
+    const bool is_bucket = term.transform && term.transform->kind == TransformKind::bucket;
+    const Field* field = schema_ == nullptr || is_bucket ? nullptr : schema_->find_field(term.column);
+    return field == nullptr ? nullptr : field->type.get();
+  }
+
+  void check_text(const Term& term, std::string_view text) const {
+    const Type* type = type_of(term);
+    if (type == nullptr || (type->id() != TypeId::binary && type->id() != TypeId::fixed)) return;
+    const bool is_hex = text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+    fail(ErrorKind::invalid_argument, "Column {} of type {} is compared with the text '{}': bytes are written as x'{}'",
+         term.column, type->to_string(), text, is_hex ? lower(text) : "0aff");
+  }
+
+  void check_length(const Term& term, const Value& value) const {
+    const Type* type = type_of(term);
+    const auto* bytes = std::get_if<std::string>(&value);
+    if (type == nullptr || term.transform || type->id() != TypeId::fixed || bytes == nullptr) return;
+    if (bytes->size() == static_cast<size_t>(type->length())) return;
+    fail(ErrorKind::invalid_argument, "Column {} of type {} is compared with {} bytes: none of its values is equal",
+         term.column, type->to_string(), bytes->size());
+  }
+
+  // `term`: what it is compared with, if that is known.
+  Value parse_literal(const Term* term) {
     const Token token = token_;
     advance();
     switch (token.kind) {
       case TokenKind::string:
+        if (term != nullptr) check_text(*term, token.text);
+        return token.text;
       case TokenKind::bytes:
         return token.text;
       case TokenKind::number: {
@@ -238,7 +275,7 @@ class Parser {
         if (word == "true" || word == "false") return word == "true";
         if (word == "null") return {};
         // date '2024-01-01': the column says the type.
-        if (token_.kind == TokenKind::string) return parse_literal();
+        if (token_.kind == TokenKind::string) return parse_literal(term);
         break;
       }
       default:
@@ -379,6 +416,7 @@ class Parser {
   }
 
   std::string_view text_;
+  const Schema* schema_;
   size_t at_ = 0;
   Token token_;
 };
@@ -467,6 +505,10 @@ ExpressionPtr from_json_at(const Json& json, std::string_view where, int depth) 
 }  // namespace
 
 ExpressionPtr parse_expression(std::string_view text) { return Parser(text).parse_all(); }
+
+ExpressionPtr parse_expression_on(const Schema& schema, std::string_view text) {
+  return Parser(text, &schema).parse_all();
+}
 
 ExpressionPtr expression_from_json(const Json& json, std::string_view where) { return from_json_at(json, where, 0); }
 

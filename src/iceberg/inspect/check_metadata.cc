@@ -6,6 +6,7 @@
 
 #include "base/arrow_status.h"
 #include "base/uuid.h"
+#include "iceberg/full_names.h"
 #include "iceberg/puffin/puffin.h"
 #include "iceberg/schema_update.h"
 
@@ -57,6 +58,8 @@ class MetadataCheck {
       if (schema.highest_field_id() > metadata_.last_column_id)
         error("last-column-id-too-low", object, "it has column id {}, but last-column-id is {}",
               schema.highest_field_id(), metadata_.last_column_id);
+      if (const auto name = repeated_full_name(schema))
+        error("column-name-duplicate", object, "two columns have the full name {}", *name);
       check_fields(schema, *schema.as_struct(), object);
       for (const int32_t id : schema.identifier_field_ids()) check_identifier(schema, id, object);
       note_columns(schema, *schema.as_struct(), object, known);

@@ -89,6 +89,7 @@ const std::vector<VerifyCode>& verify_codes() {
       {"uuid-invalid", "table-uuid is missing, or no UUID"},
       {"last-column-id-too-low", "a schema has a column id above last-column-id, which would be given again"},
       {"schema-id-duplicate", "two schemas have one id"},
+      {"column-name-duplicate", "two columns of a schema have one dotted name, which other engines refuse"},
       {"field-id-reserved", "a column id is in the range reserved for metadata columns"},
       {"column-id-reused", "one column id has types in two schemas that no promotion joins"},
       {"identifier-field-invalid", "an identifier field is missing, or of a kind that cannot identify a row"},

@@ -1,10 +1,12 @@
 #include "iceberg/maintain/compact.h"
 
 #include <algorithm>
+#include <charconv>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/fault_point.h"
 #include "base/log.h"
@@ -154,6 +156,17 @@ class Planner {
   std::optional<int32_t> order_id_;  // of the sort asked for, if files can have it
 };
 
+// As the snapshot's summary has it; deletes that go with their data files are in it.
+int64_t delete_files_removed(const CommitResult& commit) {
+  const Snapshot* snapshot = commit.table.metadata->find_snapshot(commit.snapshot_id);
+  if (snapshot == nullptr) return 0;  // expired since
+  const auto found = snapshot->summary.find("removed-delete-files");
+  if (found == snapshot->summary.end()) return 0;
+  int64_t count = 0;
+  std::from_chars(found->second.data(), found->second.data() + found->second.size(), count);
+  return count;
+}
+
 // One snapshot's groups: read, written and committed.
 class Rewriter {
  public:
@@ -242,7 +255,9 @@ class Rewriter {
     }
     try {
       fault_point("compact.commit");
-      result_.snapshots.push_back(commit_snapshot(table_, change).snapshot_id);
+      const CommitResult committed = commit_snapshot(table_, change);
+      result_.snapshots.push_back(committed.snapshot_id);
+      result_.delete_files_removed += delete_files_removed(committed);
     } catch (const Error& e) {
       if (e.kind() == ErrorKind::commit_unknown) {  // the new files may be the table's now
         if (!unknown_) unknown_ = e;
@@ -274,7 +289,7 @@ class Rewriter {
   }
 
   void note_failure(const Group& group, const Error& error) {
-    spdlog::warn("table {}: {} files not compacted: {}", table_.location(), group.tasks.size(), error.what());
+    spdlog::info("table {}: {} files not compacted: {}", table_.location(), group.tasks.size(), error.what());
     CompactFailure failure{{}, error.kind(), error.what()};
     for (const FileScanTask& task : group.tasks) failure.files.push_back(task.file.file_path);
     result_.failures.push_back(std::move(failure));
@@ -328,15 +343,16 @@ void note_planned(const std::vector<Group>& groups, CompactResult& result) {
   }
 }
 
+// `gone`: data files that a dry run takes for rewritten.
 std::vector<std::string> remove_dangling(TableOperations& table, const std::string& branch,
                                          const std::map<std::string, std::string>& summary, bool dry_run,
-                                         std::vector<int64_t>* snapshots) {
+                                         const std::unordered_set<std::string>& gone, std::vector<int64_t>* snapshots) {
   for (int num_tries = 1;; ++num_tries) {
     const LoadedTable base = table.load();
     const Snapshot* head = branch_head(*base.metadata, branch);
     if (head == nullptr) return {};
     SnapshotChange change;
-    change.removed = find_dangling_deletes(*base.metadata, *head, *table.io());
+    change.removed = find_dangling_deletes(*base.metadata, *head, *table.io(), gone);
     std::vector<std::string> paths;
     for (const DataFile& file : change.removed) paths.push_back(file.file_path);
     if (paths.empty() || dry_run) return paths;
@@ -358,7 +374,7 @@ std::vector<std::string> remove_dangling(TableOperations& table, const std::stri
 }  // namespace
 
 std::vector<std::string> remove_dangling_deletes(TableOperations& table, const std::string& branch, bool dry_run) {
-  return remove_dangling(table, branch, {}, dry_run, nullptr);
+  return remove_dangling(table, branch, {}, dry_run, {}, nullptr);
 }
 
 CompactResult compact(TableOperations& table, const CompactOptions& options) {
@@ -366,6 +382,7 @@ CompactResult compact(TableOperations& table, const CompactOptions& options) {
   span.set("table", table.location());
   CompactResult result;
   std::optional<Error> unknown;
+  std::unordered_set<std::string> gone;  // in a dry run
   for (const bool old_specs : {true, false}) {
     const LoadedTable base = table.load();
     sort_order_of(*base.metadata, options);
@@ -376,6 +393,9 @@ CompactResult compact(TableOperations& table, const CompactOptions& options) {
     result.groups += static_cast<int32_t>(planned.groups.size());
     if (options.dry_run) {
       note_planned(planned.groups, result);
+      for (const Group& group : planned.groups) {
+        for (const FileScanTask& task : group.tasks) gone.insert(task.file.file_path);
+      }
       continue;
     }
     Rewriter rewriter(table, base, std::move(planned.plan), options, result);
@@ -385,8 +405,8 @@ CompactResult compact(TableOperations& table, const CompactOptions& options) {
   if (unknown) throw Error(*unknown);
   if (options.remove_dangling_deletes) {
     const std::vector<std::string> removed =
-        remove_dangling(table, options.branch, options.summary, options.dry_run, &result.snapshots);
-    result.delete_files_removed = static_cast<int64_t>(removed.size());
+        remove_dangling(table, options.branch, options.summary, options.dry_run, gone, &result.snapshots);
+    result.delete_files_removed += static_cast<int64_t>(removed.size());
   }
   span.set("groups", result.groups_rewritten);
   return result;

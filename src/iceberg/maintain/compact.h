@@ -35,7 +35,7 @@ struct CompactOptions {
   bool rewrite_all = false;                      // every file, each time
 
   int64_t max_group_bytes = 100LL << 30;
-  int32_t commits_max = 0;                 // groups are gathered into at most so many commits; 0: one a group
+  int32_t commits_max = 10;                // groups are gathered into at most so many commits; 0: one a group
   int64_t memory_bytes_max = 256LL << 20;  // of all groups at work together
   int parallel_groups = 1;
   int threads = 1;                             // that read files of a group
@@ -56,7 +56,7 @@ struct CompactResult {
   int32_t groups_rewritten = 0;  // committed; in a dry run 0
   int64_t files_rewritten = 0, files_added = 0;
   int64_t bytes_rewritten = 0, bytes_added = 0;  // dry run: bytes_added 0
-  int64_t delete_files_removed = 0;              // dangling ones, by the last commit
+  int64_t delete_files_removed = 0;              // with their data files, and dangling ones; a dry run tells them too
   int64_t runs_spilled = 0;                      // of sorting
   std::vector<int64_t> snapshots;                // of the commits, in order
   std::vector<std::string> paths;                // of the files rewritten, or to be; the first 100,000

@@ -69,7 +69,8 @@ class UnusedDeletes {
 
 }  // namespace
 
-std::vector<DataFile> find_dangling_deletes(const TableMetadata& metadata, const Snapshot& snapshot, FileIO& io) {
+std::vector<DataFile> find_dangling_deletes(const TableMetadata& metadata, const Snapshot& snapshot, FileIO& io,
+                                            const std::unordered_set<std::string>& gone) {
   const std::vector<ManifestFile> manifests =
       snapshot_manifests(metadata, snapshot, [&io](const std::string& path) { return io.read(path); });
   static const std::vector<int32_t> kPaths = {kDeleteFilePathFieldId};
@@ -85,6 +86,7 @@ std::vector<DataFile> find_dangling_deletes(const TableMetadata& metadata, const
   parallel_for(manifests.size(), 0, [&](size_t i) {
     if (manifests[i].content != ManifestContent::data || !may_hold_live_files(manifests[i])) return;
     for_each_live(metadata, manifests[i], io, Missing::fail, {}, [&](const ManifestEntry& entry) {
+      if (gone.contains(entry.file.file_path)) return;
       const std::lock_guard lock(mutex);
       deletes.see(entry);
     });

@@ -6,7 +6,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <unordered_map>
 
 #include "base/clock.h"
 #include "base/fault_point.h"
@@ -16,6 +15,7 @@
 #include "iceberg/commit/commit.h"
 #include "iceberg/maintain/reach.h"
 #include "iceberg/maintain/remove_files.h"
+#include "iceberg/maintain/same_file.h"
 #include "iceberg/metadata/changes.h"
 
 namespace firn::iceberg {
@@ -230,20 +230,19 @@ class Expiry {
     FileIO& io = *table_.io();
     const ReachedManifests kept = reach_manifests(head, snapshots_of(head), io, options_.threads, Missing::fail);
     ReachedManifests gone = reach_manifests(base_, expired, io, options_.threads, Missing::pass_over);
+    DoomedFiles manifests(io);
+    for (const ManifestFile& manifest : gone.manifests)
+      manifests.add(manifest.manifest_path, FileKind::manifest, manifest.manifest_length);
+    for (const std::string& path : kept.paths) manifests.keep(path);
     std::erase_if(gone.manifests,
-                  [&](const ManifestFile& manifest) { return kept.paths.contains(manifest.manifest_path); });
+                  [&](const ManifestFile& manifest) { return !manifests.contains(manifest.manifest_path); });
     remove_content(head, gone.manifests, kept.manifests);
-    remove_manifests(head, expired, gone.manifests);
+    remove(manifests);
+    remove_lists_and_statistics(head, expired);
     return std::move(result_);
   }
 
  private:
-  struct Candidate {
-    FileKind kind;
-    int64_t size_bytes;
-  };
-  using Candidates = std::unordered_map<std::string, Candidate>;  // by path
-
   void note_statistics(const TableMetadata& base, const std::vector<int64_t>& ids) {
     for (const std::vector<Json>* files : {&base.statistics, &base.partition_statistics}) {
       for (const Json& file : *files) {
@@ -267,68 +266,64 @@ class Expiry {
     }
     const auto num_passes = static_cast<size_t>(1 + num_entries / std::max<int64_t>(1, options_.files_held_max));
     for (size_t pass = 0; pass < num_passes; ++pass) {
-      Candidates candidates = collect(gone, pass, num_passes);
-      erase_reached(head, kept, candidates);
-      std::vector<DoomedFile> doomed;
-      for (const auto& [path, file] : candidates) doomed.push_back({path, file.kind, file.size_bytes});
-      remove(std::move(doomed));
+      DoomedFiles doomed = collect(gone, pass, num_passes);
+      keep_reached(head, kept, doomed);
+      remove(doomed);
     }
   }
 
-  Candidates collect(const std::vector<ManifestFile>& gone, size_t pass, size_t num_passes) {
-    Candidates candidates;
+  DoomedFiles collect(const std::vector<ManifestFile>& gone, size_t pass, size_t num_passes) {
+    DoomedFiles doomed(*table_.io());
     std::mutex mutex;
     parallel_for(gone.size(), options_.threads, [&](size_t i) {
       for_each_live(base_, gone[i], *table_.io(), Missing::pass_over, {}, [&](ManifestEntry& entry) {
-        if (std::hash<std::string>()(entry.file.file_path) % num_passes != pass) return;
-        const Candidate candidate{kind_of(entry.file), entry.file.file_size_bytes};
+        const std::string& path = entry.file.file_path;
+        if (num_passes > 1 && std::hash<std::string>()(path_key(path)) % num_passes != pass) return;
         const std::lock_guard lock(mutex);
-        candidates.emplace(std::move(entry.file.file_path), candidate);
+        doomed.add(path, kind_of(entry.file), entry.file.file_size_bytes);
       });
     });
-    return candidates;
+    return doomed;
   }
 
-  void erase_reached(const TableMetadata& head, const std::vector<ManifestFile>& kept, Candidates& candidates) {
+  void keep_reached(const TableMetadata& head, const std::vector<ManifestFile>& kept, DoomedFiles& doomed) {
     std::mutex mutex;
-    std::atomic<bool> is_done = candidates.empty();
+    std::atomic<bool> is_done = doomed.empty();
     parallel_for(kept.size(), options_.threads, [&](size_t i) {
       if (is_done) return;
       for_each_live(head, kept[i], *table_.io(), Missing::fail, {}, [&](ManifestEntry& entry) {
         const std::lock_guard lock(mutex);
-        candidates.erase(entry.file.file_path);
-        if (candidates.empty()) is_done = true;
+        doomed.keep(entry.file.file_path);
+        if (doomed.empty()) is_done = true;
       });
     });
   }
 
-  void remove_manifests(const TableMetadata& head, const std::vector<const Snapshot*>& expired,
-                        const std::vector<ManifestFile>& gone) {
-    std::vector<DoomedFile> doomed;
-    for (const ManifestFile& manifest : gone)
-      doomed.push_back({manifest.manifest_path, FileKind::manifest, manifest.manifest_length});
-    remove(std::move(doomed));
-    std::set<std::string> kept_lists, kept_statistics;
-    for (const Snapshot& snapshot : head.snapshots) kept_lists.insert(snapshot.manifest_list);
+  void remove_lists_and_statistics(const TableMetadata& head, const std::vector<const Snapshot*>& expired) {
+    DoomedFiles doomed(*table_.io());
+    for (const Snapshot* snapshot : expired) {
+      if (!snapshot->manifest_list.empty()) doomed.add(snapshot->manifest_list, FileKind::manifest_list, 0);
+    }
+    for (const auto& [path, size_bytes] : statistics_) doomed.add(path, FileKind::statistics, size_bytes);
+    for (const Snapshot& snapshot : head.snapshots) {
+      if (!snapshot.manifest_list.empty()) doomed.keep(snapshot.manifest_list);
+    }
     for (const std::vector<Json>* files : {&head.statistics, &head.partition_statistics}) {
       for (const Json& file : *files) {
-        if (const auto path = find_string(file, "statistics-path", "statistics")) kept_statistics.insert(*path);
+        if (const auto path = find_string(file, "statistics-path", "statistics")) doomed.keep(*path);
       }
     }
-    doomed.clear();
-    for (const Snapshot* snapshot : expired) {
-      const std::string& list = snapshot->manifest_list;
-      if (!list.empty() && !kept_lists.contains(list)) doomed.push_back({list, FileKind::manifest_list, 0});
-    }
-    for (const auto& [path, size_bytes] : statistics_) {
-      if (!kept_statistics.contains(path)) doomed.push_back({path, FileKind::statistics, size_bytes});
-    }
-    remove(std::move(doomed));
+    remove(doomed);
   }
 
-  void remove(std::vector<DoomedFile> doomed) {
-    std::sort(doomed.begin(), doomed.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
-    remove_files(doomed, *table_.io(), options_.threads, options_.dry_run, result_.files);
+  void remove(const DoomedFiles& doomed) {
+    std::vector<DoomedFile> files = doomed.files();
+    for (DoomedFile& file : files) {
+      if (file.kind != FileKind::manifest_list) continue;  // nothing records its size
+      const std::optional<FileInfo> info = table_.io()->stat(file.path);
+      file.size_bytes = info ? info->size_bytes : 0;
+    }
+    remove_files(files, *table_.io(), options_.threads, options_.dry_run, result_.files);
   }
 
   TableOperations& table_;

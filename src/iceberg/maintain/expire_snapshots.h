@@ -40,8 +40,8 @@ struct ExpireResult {
 // are young enough or among the first to keep, and snapshots of no branch (staged ones) until they are older than
 // older_than_ms. The rest is taken out of the metadata by a commit that judges each try's base anew. Only then files
 // are removed, in parallel: those that an expired snapshot reaches and no snapshot of the head loaded after the commit
-// does. A data or delete file stays while any live entry of any kept snapshot has its path (case 13). What a crash in
-// between leaves is named by nothing and falls to orphan removal.
+// does. A data or delete file stays while any live entry of any kept snapshot has its path (case 13), however either is
+// spelled. What a crash in between leaves is named by nothing and falls to orphan removal.
 //   Read are: the manifest lists, manifests that only expired snapshots have, and kept manifests until all of those
 // files are found again.
 //   Throws invalid_argument where gc.enabled is false (files may be another table's), or a ref or `keep` names one of

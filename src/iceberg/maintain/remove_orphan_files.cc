@@ -1,10 +1,12 @@
 #include "iceberg/maintain/remove_orphan_files.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -17,12 +19,13 @@
 #include "iceberg/catalog/version_files.h"
 #include "iceberg/maintain/reach.h"
 #include "iceberg/maintain/remove_files.h"
+#include "iceberg/maintain/same_file.h"
 
 namespace firn::iceberg {
 namespace {
 
 constexpr int64_t kAgeMs = 3LL * 24 * 60 * 60 * 1000;
-constexpr size_t kConflictsNamed = 5;
+constexpr size_t kPairsNamed = 5;  // in an error
 
 // Never after the call began: what is younger may be a writer's that is at work.
 int64_t older_than(const std::optional<int64_t>& asked_ms, int64_t now) {
@@ -32,6 +35,8 @@ int64_t older_than(const std::optional<int64_t>& asked_ms, int64_t now) {
 // A path in its parts; local ones have neither scheme nor authority.
 struct Location {
   std::string scheme, authority, path;
+
+  bool is_on_disk() const { return scheme.empty() && authority.empty(); }
 };
 
 class Locations {
@@ -42,7 +47,7 @@ class Locations {
     Location location;
     std::string_view rest = uri;
     if (is_local(uri)) {
-      location.path = local_path(uri);
+      location.path = path_key(uri);
     } else {
       const size_t colon = rest.find("://");
       location.scheme = mapped(lower(rest.substr(0, colon)), options_.equal_schemes);
@@ -107,7 +112,8 @@ class OrphanSearch {
   OrphanSearch(TableOperations& table, const OrphanOptions& options)
       : table_(table),
         options_(options),
-        older_than_ms_(older_than(options.older_than_ms, now_ms())),
+        older_than_ms_(options.any_age ? std::numeric_limits<int64_t>::max()
+                                       : older_than(options.older_than_ms, now_ms())),
         paths_(options) {}
 
   OrphanResult run() {
@@ -122,15 +128,20 @@ class OrphanSearch {
     cross_out_metadata(head);
     cross_out_content(*head.metadata);
     if (!conflicts_.empty()) fail_conflicts();
+    settle_names();
+    if (!doubts_.empty()) fail_doubts();
     remove();
     return std::move(result_);
   }
 
  private:
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
   struct Listed {
     std::string path;  // as it was listed
     Location location;
     int64_t size_bytes = 0;
+    std::string version;  // when it was listed
+    bool stays = false;   // reached, young, hidden or another table's
   };
 
   void check_may_remove(const TableMetadata& metadata) const {
@@ -146,6 +157,7 @@ class OrphanSearch {
     }
     if (options_.location.empty()) {
       folder_ = folders.location;
+      while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
       return;
     }
     folder_ = normal_location(options_.location);
@@ -184,14 +196,18 @@ class OrphanSearch {
     const std::vector<std::string> others = find_other_tables(files, folders);
     const size_t prefix_size = folder_.size();
     for (const FileInfo& file : files) {
-      if (file.modified_ms >= older_than_ms_) continue;
-      if (is_hidden(metadata, std::string_view(file.path).substr(prefix_size))) continue;
       const bool is_others = std::any_of(others.begin(), others.end(),
                                          [&](const std::string& other) { return file.path.starts_with(other + "/"); });
-      if (is_others) continue;
+      const bool stays = file.modified_ms >= older_than_ms_ || is_others ||
+                         is_hidden(metadata, std::string_view(file.path).substr(prefix_size));
       Location location = paths_.parse(file.path);
       std::string key = location.path;
-      candidates_.emplace(std::move(key), Listed{file.path, std::move(location), file.size_bytes});
+      listed_.emplace(std::move(key), Listed{file.path, std::move(location), file.size_bytes, file.version, stays});
+    }
+    for (auto& [key, file] : listed_) {
+      if (file.stays) continue;
+      by_name_.emplace(base_name(key), &file);
+      if (file.location.is_on_disk()) by_version_.emplace(file.version, &file);
     }
     result_.other_tables = others;
   }
@@ -233,16 +249,55 @@ class OrphanSearch {
     return false;
   }
 
+  // Takes out what `reached` means: the file listed under that path, and on a disk the same file under any other. Many
+  // threads may call it.
   void cross_out(const std::string& reached) {
     if (reached.empty()) return;
     const Location location = paths_.parse(reached);
-    const auto found = candidates_.find(location.path);
-    if (found == candidates_.end()) return;
-    if (!Locations::fits(location, found->second.location)) {
-      if (options_.prefix_mismatch == PrefixMismatch::remove) return;
-      if (options_.prefix_mismatch == PrefixMismatch::error) conflicts_.emplace_back(found->second.path, reached);
+    const auto found = listed_.find(location.path);
+    const bool is_listed = found != listed_.end();
+    std::string version;
+    if (is_listed && found->second.path == reached) {
+      version = found->second.version;
+    } else if (location.is_on_disk()) {
+      version = version_there(*table_.io(), reached);
     }
-    candidates_.erase(found);
+    const std::lock_guard lock(mutex_);
+    if (is_listed) {
+      Listed& file = found->second;
+      if (!Locations::fits(location, file.location) && !file.stays) {
+        if (options_.prefix_mismatch == PrefixMismatch::remove) return;
+        if (options_.prefix_mismatch == PrefixMismatch::error) conflicts_.emplace_back(file.path, reached);
+      }
+      file.stays = true;
+    } else if (by_name_.contains(base_name(location.path))) {
+      unlisted_.insert(reached);
+    }
+    if (version.empty()) return;
+    const auto [begin, end] = by_version_.equal_range(version);
+    for (auto same = begin; same != end; ++same) same->second->stays = true;
+  }
+
+  // A file that is reached under a path that was not listed may still be one of those listed, in a spelling that
+  // nothing above knows. Where the store has both, it tells.
+  void settle_names() {
+    std::unordered_map<const Listed*, std::string> versions;
+    for (const std::string& reached : unlisted_) {
+      const std::string key = paths_.parse(reached).path;
+      const auto [begin, end] = by_name_.equal_range(base_name(key));
+      if (std::all_of(begin, end, [](const auto& named) { return named.second->stays; })) continue;
+      const std::string version = version_there(*table_.io(), reached);
+      for (auto named = begin; named != end; ++named) {
+        Listed& file = *named->second;
+        if (file.stays) continue;
+        const auto [there, is_new] = versions.try_emplace(&file);
+        if (is_new) there->second = version_there(*table_.io(), file.path);
+        if (!version.empty() && version != there->second) continue;
+        file.stays = true;
+        // The log's files are not needed to read the table, and every table's have the same names.
+        if (version.empty() && !parse_metadata_file_name(base_name(key))) doubts_.emplace_back(file.path, reached);
+      }
+    }
   }
 
   void cross_out_metadata(const LoadedTable& head) {
@@ -255,12 +310,14 @@ class OrphanSearch {
       for (const Json& file : *files) cross_out(find_string(file, "statistics-path", "statistics").value_or(""));
     }
     const std::string folder = paths_.parse(join_path(metadata.location, "metadata")).path;
-    for (const char* name : {"version-hint.text", "version-hint.text.lock"}) candidates_.erase(join_path(folder, name));
-    // Versions above the head are being published.
-    std::erase_if(candidates_, [&](const auto& candidate) {
-      const auto name = parse_metadata_file_name(base_name(candidate.first));
-      return name && folder_of(candidate.first) == folder && name->version >= head.version;
-    });
+    for (auto& [path, file] : listed_) {
+      if (file.stays || folder_of(path) != folder) continue;
+      const std::string_view file_name = base_name(path);
+      const auto name = parse_metadata_file_name(file_name);
+      // Versions above the head are being published.
+      file.stays = name ? name->version >= head.version
+                        : file_name == "version-hint.text" || file_name == "version-hint.text.lock";
+    }
   }
 
   void cross_out_content(const TableMetadata& metadata) {
@@ -272,29 +329,39 @@ class OrphanSearch {
     const ReachedManifests reached =
         reach_manifests(metadata, snapshots, *table_.io(), options_.threads, Missing::fail);
     for (const ManifestFile& manifest : reached.manifests) cross_out(manifest.manifest_path);
-    std::mutex mutex;
     parallel_for(reached.manifests.size(), options_.threads, [&](size_t i) {
-      for_each_live(metadata, reached.manifests[i], *table_.io(), Missing::fail, {}, [&](ManifestEntry& entry) {
-        const std::lock_guard lock(mutex);
-        cross_out(entry.file.file_path);
-      });
+      for_each_live(metadata, reached.manifests[i], *table_.io(), Missing::fail, {},
+                    [&](ManifestEntry& entry) { cross_out(entry.file.file_path); });
     });
   }
 
   [[noreturn]] void fail_conflicts() const {
-    std::string named;
-    for (size_t i = 0; i < std::min(conflicts_.size(), kConflictsNamed); ++i)
-      named += fmt::format("{}{} and {}", i == 0 ? "" : "; ", conflicts_[i].first, conflicts_[i].second);
     fail(ErrorKind::invalid_argument,
          "table {}: {} files differ from files of the table in scheme or authority alone ({}). Say which schemes and "
          "authorities are equal, or whether such files are to be ignored or removed; nothing was removed",
-         table_.location(), conflicts_.size(), named);
+         table_.location(), conflicts_.size(), named(conflicts_));
+  }
+
+  [[noreturn]] void fail_doubts() const {
+    fail(ErrorKind::invalid_argument,
+         "table {}: {} files that nothing seems to reach have the names of files that the table names elsewhere, where "
+         "nothing is ({}). They may be the same ones, spelled otherwise: put the files where the table says, or move "
+         "those listed away by hand; nothing was removed",
+         table_.location(), doubts_.size(), named(doubts_));
+  }
+
+  static std::string named(const Pairs& pairs) {
+    std::string text;
+    for (size_t i = 0; i < std::min(pairs.size(), kPairsNamed); ++i)
+      text += fmt::format("{}{} and {}", i == 0 ? "" : "; ", pairs[i].first, pairs[i].second);
+    return text;
   }
 
   void remove() {
     std::vector<DoomedFile> content;
     std::vector<std::pair<int64_t, DoomedFile>> versions;
-    for (const auto& [path, file] : candidates_) {
+    for (const auto& [path, file] : listed_) {
+      if (file.stays) continue;
       DoomedFile doomed{file.path, FileKind::other, file.size_bytes};
       if (const auto name = parse_metadata_file_name(base_name(path)))
         versions.emplace_back(name->version, std::move(doomed));
@@ -317,9 +384,15 @@ class OrphanSearch {
   const OrphanOptions& options_;
   const int64_t older_than_ms_;
   const Locations paths_;
-  std::string folder_;                                  // listed, as the table spells it
-  std::unordered_map<std::string, Listed> candidates_;  // by path without prefix; what is left is orphaned
-  std::vector<std::pair<std::string, std::string>> conflicts_;
+  std::string folder_;                              // listed, as the table spells it
+  std::unordered_map<std::string, Listed> listed_;  // by path without prefix; what does not stay is orphaned
+  // Of those that did not stay when they were listed.
+  std::unordered_multimap<std::string_view, Listed*> by_name_;
+  std::unordered_multimap<std::string, Listed*> by_version_;  // on a disk
+
+  std::mutex mutex_;  // guards what follows, and `stays`
+  std::unordered_set<std::string> unlisted_;
+  Pairs conflicts_, doubts_;  // listed, reached
   OrphanResult result_;
 };
 

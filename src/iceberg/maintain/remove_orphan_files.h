@@ -20,6 +20,8 @@ struct OrphanOptions {
   // Only files changed before this go, and never one changed after the call began. It must be above the longest time
   // that a writer takes from its first file to its commit. nullopt: 3 days ago.
   std::optional<int64_t> older_than_ms;
+  bool any_age =
+      false;  // instead: the caller keeps all writers out by a lock, so that what is named by nothing is waste
   // The folder to look in: the table's location, its write.data.path or write.metadata.path, or a folder below one of
   // these. Empty: the table's location alone; a data or metadata path outside of it must be named, since other tables
   // may write there too.
@@ -39,11 +41,13 @@ struct OrphanResult {
 };
 
 // Reached are: data and delete files live in any snapshot, manifests, manifest lists, the head's metadata file and
-// those of its log, statistics, version-hint.text and its lock, the metadata of later versions. The folder is listed
+// those of its log, statistics, version-hint.text and its lock, the metadata of later versions. On a disk a file is
+// known by what it is: by "//", ".", "..", relative paths and links the same one is reached. The folder is listed
 // before the table is loaded, so what is committed meanwhile is reached. Names that begin with '_' or '.' (and what
 // lies in folders of such names, those of partition fields aside) are not looked at.
 //   Memory grows with the number of files listed. Throws invalid_argument where gc.enabled is false, the location is
-// not the table's, or prefixes differ with PrefixMismatch::error (naming some; nothing was removed then).
+// not the table's, prefixes differ with PrefixMismatch::error, or a file that would go has the name of one that the
+// table names elsewhere and that is not there (naming some; nothing was removed then).
 OrphanResult remove_orphan_files(TableOperations& table, const OrphanOptions& options);
 
 struct StrayOptions {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "iceberg/full_names.h"
 #include "iceberg/metadata/changes.h"
 
 namespace firn::iceberg {
@@ -91,6 +92,7 @@ bool update_schema(TableMetadata& metadata, const std::function<void(SchemaUpdat
   edit(update);
   const EvolvedSchema after = update.finish();
   if (!after.changed) return false;
+  if (!repeated_full_name(before)) check_full_names(after.schema);  // else a rename may be on its way
   check_uses(metadata, after.schema);
   check_names(metadata.spec(), before, after.schema);
 

@@ -79,6 +79,28 @@ ArrayPtr with_type(const ArrayPtr& array, std::shared_ptr<arrow::DataType> type)
   return arrow::MakeArray(data);
 }
 
+// Arrow's own array of nulls has nulls in the members too, and what writes Parquet refuses them where a member is
+// required, though a null struct hides it. Builders put values there instead, at every depth.
+ArrayPtr nulls_of(const Type& type, int64_t length) {
+  const auto arrow_type = to_arrow_type(type);
+  const std::string what = "nulls of " + type.to_string();
+  if (type.id() != TypeId::struct_ && type.id() != TypeId::variant)
+    return check(arrow::MakeArrayOfNull(arrow_type, length), what);
+  const auto builder = check(arrow::MakeBuilder(arrow_type), what);
+  check(builder->AppendNulls(length), what);
+  return with_type(check(builder->Finish(), what), arrow_type);
+}
+
+// For the same reason: a required `child`, none of whose nulls show, without them. What lies under them is shown by
+// nobody.
+ArrayPtr without_hidden_nulls(const ArrayPtr& child) {
+  if (child->null_count() == 0 || child->type_id() == arrow::Type::NA) return child;
+  auto data = child->data()->Copy();
+  data->buffers[0] = nullptr;
+  data->null_count = 0;
+  return arrow::MakeArray(data);
+}
+
 ArrayPtr adapt_leaf(const ArrayPtr& array, const Type& target, const std::string& path, const AdaptRules& rules) {
   const auto wanted = to_arrow_type(target);
   const arrow::DataType& from = *array->type();
@@ -86,7 +108,7 @@ ArrayPtr adapt_leaf(const ArrayPtr& array, const Type& target, const std::string
   if (from.id() == arrow::Type::NA || target.id() == TypeId::unknown) {
     if (array->null_count() != array->length())
       refuse(rules, path, fmt::format("{} does not convert to unknown", from.ToString()));
-    return check(arrow::MakeArrayOfNull(wanted, array->length()), path);
+    return nulls_of(target, array->length());
   }
   if (from.id() == arrow::Type::DICTIONARY) {
     const auto& values = static_cast<const arrow::DictionaryType&>(from).value_type();
@@ -142,7 +164,7 @@ ArrayPtr adapt_struct(const arrow::StructArray& array, const SourceField& source
     optional_member.required = false;  // a null parent hides its members; seen below
     ArrayPtr child = adapt_array(array.field(static_cast<int>(index)), *from, optional_member, member_path, rules);
     if (member.required && shows_null(array, *child)) refuse(rules, member_path, "it is required and has a null");
-    children.push_back(std::move(child));
+    children.push_back(member.required ? without_hidden_nulls(child) : std::move(child));
   }
   if (!rules.from_file) {
     for (size_t i = 0; i < used.size(); ++i) {
@@ -175,6 +197,7 @@ ArrayPtr adapt_list(ArrayPtr array, const SourceField& source, const Field& targ
         if (values->IsNull(j)) refuse(rules, path + ".element", "it is required and has a null");
       }
     }
+    values = without_hidden_nulls(values);
   }
   auto data = array->data()->Copy();
   data->type = to_arrow_type(*target.type);
@@ -196,6 +219,8 @@ ArrayPtr adapt_map(const ArrayPtr& array, const SourceField& source, const Field
         refuse(rules, path + ".value", "it is required and has a null");
     }
   }
+  keys = without_hidden_nulls(keys);
+  if (target.type->value().required) values = without_hidden_nulls(values);
   auto type = to_arrow_type(*target.type);
   auto entries =
       arrow::ArrayData::Make(type->field(0)->type(), keys->length(), {nullptr}, {keys->data(), values->data()}, 0);
@@ -214,6 +239,9 @@ ArrayPtr adapt_variant(const arrow::StructArray& array, const std::string& path,
   const AdaptRules file_rules{.error = rules.error, .where = rules.where, .from_file = true};
   arrow::ArrayVector children = {adapt_leaf(metadata, binary, path + ".metadata", file_rules),
                                  adapt_leaf(value, binary, path + ".value", file_rules)};
+  for (ArrayPtr& child : children) {
+    if (!shows_null(array, *child)) child = without_hidden_nulls(child);
+  }
   std::shared_ptr<arrow::Buffer> validity;
   if (array.null_count() > 0)
     validity = check(arrow::internal::CopyBitmap(arrow::default_memory_pool(), array.null_bitmap_data(), array.offset(),
@@ -310,7 +338,7 @@ std::shared_ptr<arrow::Array> adapt_array(const std::shared_ptr<arrow::Array>& a
 
 std::shared_ptr<arrow::Array> constant_array(const Value& value, const Type& type, int64_t length) {
   const auto arrow_type = to_arrow_type(type);
-  if (is_null(value)) return check(arrow::MakeArrayOfNull(arrow_type, length), "nulls of " + type.to_string());
+  if (is_null(value)) return nulls_of(type, length);
   if (!type.is_nested())
     return check(arrow::MakeArrayFromScalar(*to_scalar(value, arrow_type), length),
                  "a constant of " + type.to_string());

@@ -45,8 +45,9 @@ std::shared_ptr<arrow::Array> adapt_array(const std::shared_ptr<arrow::Array>& a
 const SourceField* find_source(const std::vector<SourceField>& children, bool match_names, const Field& target,
                                size_t* index);
 
-// `length` times `value` (null included) of `type`. A struct's `{}` takes its fields' initial defaults. Throws
-// unsupported for other nested defaults that are not null or empty.
+// `length` times `value` (null included) of `type`. Members of a null struct or variant are not null where they are
+// required. A struct's `{}` takes its fields' initial defaults. Throws unsupported for other nested defaults that are
+// not null or empty.
 std::shared_ptr<arrow::Array> constant_array(const Value& value, const Type& type, int64_t length);
 
 // What a file without the column has in its place (spec, "Default values"): initial-default, else null. Throws

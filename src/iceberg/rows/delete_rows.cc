@@ -100,6 +100,7 @@ PreparedRows prepare_replacement(const TableMetadata& base, const std::shared_pt
   if (base.format_version < 2)
     fail(ErrorKind::unsupported, "table {}: firn does not write format version 1; upgrade the table to version 2",
          base.location);
+  if (new_files.empty()) return {};              // no row, no partition that is replaced
   std::map<std::string, PartitionTuple> tuples;  // by partition_key
   const auto note = [&](int32_t spec_id, const std::vector<Value>& values) {
     tuples.try_emplace(partition_key(spec_id, values), PartitionTuple{spec_id, values});
@@ -109,22 +110,24 @@ PreparedRows prepare_replacement(const TableMetadata& base, const std::shared_pt
   if (takes_all) note(base.default_spec_id, std::vector<Value>(base.spec().fields.size()));
   const Snapshot* head = branch_head(base, options.branch);
   RowCounts counts;
-  bool takes = false;
+  int64_t files_replaced = 0;
   std::vector<LiveFile> live;
   if (head != nullptr) live = live_files(base, *head, *io);
   for (const LiveFile& entry : live) {
     if (entry.file.content != FileContent::data) continue;
     if (takes_all) note(entry.file.partition_spec_id, entry.file.partition);
     if (!tuples.contains(partition_key(entry.file.partition_spec_id, entry.file.partition))) continue;
-    takes = true;
+    ++files_replaced;
     counts.rows_deleted += entry.file.record_count;
   }
-  for (const LiveFile& entry : live) {  // what deletion vectors hide was gone before
-    if (is_deletion_vector(entry.file) &&
-        tuples.contains(partition_key(entry.file.partition_spec_id, entry.file.partition)))
-      counts.rows_deleted -= entry.file.record_count;
+  for (const LiveFile& entry : live) {
+    if (entry.file.content == FileContent::data ||
+        !tuples.contains(partition_key(entry.file.partition_spec_id, entry.file.partition)))
+      continue;
+    ++files_replaced;
+    // What deletion vectors hide was gone before.
+    if (is_deletion_vector(entry.file)) counts.rows_deleted -= entry.file.record_count;
   }
-  if (new_files.empty() && !takes) return {};
   SnapshotChange change;
   change.operation = "overwrite";
   change.added = new_files;
@@ -144,7 +147,7 @@ PreparedRows prepare_replacement(const TableMetadata& base, const std::shared_pt
     change.read_check = check;
   }
   for (const DataFile& file : new_files) counts.rows_inserted += file.record_count;
-  return {std::move(change), counts};
+  return {std::move(change), counts, files_replaced};
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ struct RowCounts {
 struct PreparedRows {
   std::optional<SnapshotChange> change;  // nullopt: there is nothing to do, and nothing was written
   RowCounts counts;
+  int64_t files_replaced = 0;  // live files of `base` that go with change->replaced_partitions
 };
 
 // Removes the files that `prepared` wrote, as far as it can be done: for one that is known not to have landed.
@@ -93,7 +94,7 @@ PreparedRows prepare_overwrite_rows(const TableMetadata& base, const std::shared
 // Appends `new_rows` and takes away every other live file of the partitions that they fall into (all files if the
 // table's spec is unpartitioned), whatever was committed meanwhile, unless options.isolation is set: then a file added
 // to (serializable) or deletes made in one of them since `base` are a conflict. Files of older specs stay unless all
-// go.
+// go. Without a row there is nothing to do.
 RowsResult replace_partitions(TableOperations& table, arrow::RecordBatchReader& new_rows,
                               const RowOptions& options = {});
 PreparedRows prepare_replace_partitions(const TableMetadata& base, const std::shared_ptr<FileIO>& io,

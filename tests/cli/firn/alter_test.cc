@@ -48,7 +48,7 @@ TEST_F(FirnAlter, ADryRunChangesNothingAndTellsWhatIsRefused) {
   EXPECT_TRUE(would["dry-run"]);
   EXPECT_THAT(error_of({"alter", "drop-column", table_, "nope", "--dry-run"}), HasSubstr("nope"));
   EXPECT_THAT(error_of({"alter", "add-column", table_, "x", "int", "--required"}), HasSubstr("x"));
-  EXPECT_THAT(error_of({"alter", "add-column", table_, "x", "number"}), HasSubstr("timestamptz"));
+  EXPECT_THAT(error_of({"alter", "add-column", table_, "x", "number"}, 2), HasSubstr("timestamptz"));
   EXPECT_THAT(error_of({"alter", "promote-column", table_, "id", "int"}), HasSubstr("id"));
   EXPECT_EQ(files_of_table(), before);
 }
@@ -121,10 +121,100 @@ TEST_F(FirnAlter, RollsBackToIdsRefsAndTimes) {
   EXPECT_EQ(json_of({"rollback", table_, std::to_string(first), "--json"})["current-snapshot-id"], first);
   EXPECT_EQ(count(), "1\n");
   EXPECT_THAT(error_of({"rollback", table_, std::to_string(second)}), HasSubstr(std::to_string(second)));
+  EXPECT_THAT(error_of({"rollback", table_, std::to_string(second)}), HasSubstr("--any"));
   output_of({"rollback", table_, std::to_string(second), "--any"});
   EXPECT_EQ(count(), "2\n");
   output_of({"rollback", table_, "one"});
   EXPECT_EQ(count(), "1\n");
+}
+
+TEST_F(FirnAlter, AFieldOfAStructIsAddedByItsWholeName) {
+  create();
+  output_of({"alter", "add-column", table_, "address", "struct<street: string>"});
+  output_of({"alter", "add-column", table_, "address.country", "string"});
+  EXPECT_EQ(columns(), (Strings{"id", "name", "address"}));
+  append(R"({"id":1,"address":{"street":"s","country":"c"}})");
+  EXPECT_EQ(rows_of(table_), (Strings{R"({"id":1,"name":null,"address":{"street":"s","country":"c"}})"}));
+  EXPECT_THAT(error_of({"alter", "add-column", table_, "nope.country", "string"}), HasSubstr("nope"));
+}
+
+TEST_F(FirnAlter, TypesAreWrittenInWords) {
+  create();
+  output_of({"alter", "add-column", table_, "n", "bigint"});
+  output_of({"alter", "add-column", table_, "f", "fixed(4)"});
+  output_of({"alter", "add-column", table_, "tags", "list<string>"});
+  output_of({"alter", "add-column", table_, "deep", "map<string, struct<x: decimal(9,2), y: list<date>>>"});
+  append(R"({"id":1,"n":2,"f":"00ff00ff","tags":["a"],"deep":[["k",{"x":"1.50","y":["2024-02-29"]}]]})");
+  EXPECT_EQ(rows_of(table_, {"--select", "n,f,tags,deep"}),
+            (Strings{R"({"n":2,"f":"00ff00ff","tags":["a"],"deep":[["k",{"x":"1.50","y":["2024-02-29"]}]]})"}));
+  for (const char* type : {"list<number>", "list<string", "map<string>", "struct<x>"})
+    error_of({"alter", "add-column", table_, "bad", type}, 2);
+}
+
+TEST_F(FirnAlter, WhatWasDoneIsSaidAsItIs) {
+  create({"--property", "format-version=3"});
+  output_of({"alter", "set-default", table_, "name", "nobody"});
+  EXPECT_THAT(output_of({"alter", "set-default", table_, "name", "--drop"}), HasSubstr("has no write default"));
+  output_of({"alter", "set-doc", table_, "name", "who"});
+  EXPECT_THAT(output_of({"alter", "set-doc", table_, "name", ""}), HasSubstr("has no documentation"));
+  EXPECT_EQ(output_of({"alter", "unset-properties", table_, "x"}), "nothing to do: the table has no property x\n");
+  output_of({"alter", "set-properties", table_, "a=1"});
+  EXPECT_EQ(output_of({"alter", "unset-properties", table_, "a", "x"}), "a unset; there was no property x\n");
+  EXPECT_THAT(error_of({"alter", "make-required", table_, "name"}), HasSubstr("--allow-incompatible"));
+  append("{\"id\":1}\n");
+  EXPECT_EQ(output_of({"branch", table_, "main"}), "nothing to do: branch main is there, at that snapshot\n");
+}
+
+TEST_F(FirnAlter, ABranchThatIsNotThereIsNeverMadeByTheWay) {
+  create();
+  append("{\"id\":1}\n");
+  output_of({"branch", table_, "audit"});
+  output_of({"tag", table_, "one"});
+  const std::string rows = write("x.ndjson", "{\"id\":2}\n");
+  const auto before = files_of_table();
+  const std::vector<Strings> all = {{"append", table_, rows},
+                                    {"append", table_, rows, "--stage", "w"},
+                                    {"delete", table_, "--where", "id = 99"},
+                                    {"overwrite", table_, rows, "--all"},
+                                    {"upsert", table_, rows, "--key", "id"},
+                                    {"compact", table_},
+                                    {"rewrite-manifests", table_},
+                                    {"rewrite-deletes", table_},
+                                    {"rollback", table_, "one"},
+                                    {"cherry-pick", table_, "one"}};
+  for (Strings words : all) {
+    SCOPED_TRACE(words_text(words));
+    words.insert(words.end(), {"--branch", "adit"});
+    EXPECT_THAT(error_of(words), HasSubstr("no branch 'adit', did you mean audit? (the table has: main, audit;"));
+    words.push_back("--dry-run");
+    EXPECT_THAT(error_of(words), HasSubstr("no branch 'adit'"));
+    words[words.size() - 2] = "one";
+    EXPECT_THAT(error_of(words), HasSubstr("'one' is a tag"));
+  }
+  EXPECT_EQ(files_of_table(), before);
+}
+
+TEST_F(FirnAlter, OneIdStagesOneSnapshot) {
+  create();
+  append("{\"id\":1}\n");
+  const int64_t staged = append("{\"id\":2}\n", {"--stage", "w1"});
+  const std::string rows = write("x.ndjson", "{\"id\":3}\n");
+  EXPECT_THAT(error_of({"append", table_, rows, "--stage", "w1"}), HasSubstr("snapshot " + std::to_string(staged)));
+  EXPECT_THAT(output_of({"snapshots", table_}), HasSubstr("append (staged)"));
+  EXPECT_THAT(output_of({"snapshots", table_}), HasSubstr("wap.id=w1"));
+  EXPECT_TRUE(json_of({"snapshots", table_, "--json"})[1]["staged"]);
+  const auto before = files_of_table();
+  EXPECT_THAT(output_of({"cherry-pick", table_, "--staged", "w1", "--dry-run"}), HasSubstr("main moves to snapshot"));
+  EXPECT_EQ(files_of_table(), before);
+  output_of({"cherry-pick", table_, "--staged", "w1"});
+  EXPECT_FALSE(json_of({"snapshots", table_, "--json"})[1]["staged"]);
+  EXPECT_THAT(error_of({"append", table_, rows, "--stage", "w1"}), HasSubstr("was published"));
+  append("{\"id\":4}\n", {"--stage", "w2"});
+  append("{\"id\":5}\n");
+  const auto next = files_of_table();
+  EXPECT_THAT(output_of({"cherry-pick", table_, "--staged", "w2", "--dry-run"}), HasSubstr("as a new snapshot"));
+  EXPECT_EQ(files_of_table(), next);
+  EXPECT_EQ(count(), "3\n");
 }
 
 TEST_F(FirnAlter, StagedRowsArePublishedByTheirId) {

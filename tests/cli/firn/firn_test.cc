@@ -135,6 +135,12 @@ TEST_F(FirnTables, AddsColumnsOnlyWhenAsked) {
             "{\"id\":3,\"name\":\"name, 0\",\"extra\":\"more\"}\n");
 }
 
+TEST_F(FirnTables, TwoColumnsOfOneNameAreRefused) {
+  create();
+  write_parquet(folder_ / "a.parquet", 0, 10, "id");
+  EXPECT_THAT(error_of({"append", table_, folder_ / "a.parquet"}), HasSubstr("a.parquet has two columns 'id'"));
+}
+
 TEST_F(FirnTables, StatsGoToStandardErrorAndShowWhatWasPruned) {
   create();
   write_parquet(folder_ / "a.parquet", 0, 10);
@@ -185,15 +191,15 @@ TEST_F(FirnTables, PartitionsAndMetadataTablesAreRows) {
 TEST_F(FirnTables, MistakesAreNamedAndHaveTheirStatus) {
   create();
   const std::string schema = write("schema.json", R"({"fields": [{"name": "id", "type": "long"}]})");
-  EXPECT_THAT(error_of({"scan", table_, "--where", "id ="}), HasSubstr("at byte 5"));
+  EXPECT_THAT(error_of({"scan", table_, "--where", "id ="}, 2), HasSubstr("at byte 5"));
   EXPECT_THAT(error_of({"scan", table_, "--where", "nope = 1"}), HasSubstr("id, name"));
   EXPECT_THAT(error_of({"scan", table_, "--select", "nope"}), HasSubstr("id, name"));
-  EXPECT_THAT(error_of({"scan", table_, "--where", "{\"type\": \"eq\"}"}), HasSubstr("--where"));
+  EXPECT_THAT(error_of({"scan", table_, "--where", "{\"type\": \"eq\"}"}, 2), HasSubstr("--where"));
   EXPECT_THAT(error_of({"create", table_, "--schema", schema}), HasSubstr("there already"));
   EXPECT_THAT(error_of({"create", folder_ / "u", "--schema", schema, "--partition", "day(nope)"}), HasSubstr("nope"));
-  EXPECT_THAT(error_of({"create", folder_ / "u", "--schema", schema, "--property", "x"}), HasSubstr("key=value"));
+  EXPECT_THAT(error_of({"create", folder_ / "u", "--schema", schema, "--property", "x"}, 2), HasSubstr("key=value"));
   EXPECT_THAT(error_of({"create", folder_ / "u", "--schema", folder_ / "none.json"}), HasSubstr("none.json"));
-  EXPECT_THAT(error_of({"create", folder_ / "u", "--column", "id number"}), HasSubstr("number"));
+  EXPECT_THAT(error_of({"create", folder_ / "u", "--column", "id number"}, 2), HasSubstr("number"));
   EXPECT_THAT(error_of({"append", table_, folder_ / "none.parquet"}), HasSubstr("none.parquet"));
   error_of({}, 2);
   EXPECT_THAT(error_of({"scan"}, 2), HasSubstr("TABLE"));

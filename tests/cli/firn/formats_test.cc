@@ -128,6 +128,99 @@ TEST_F(RowFormats, CsvTellsNullFromEmptyText) {
   EXPECT_THAT(csv, HasSubstr("\n3,\"a, \"\"b\"\"\nc\"\n"));
 }
 
+TEST_F(RowFormats, CsvWhoseQuotesAreWrongIsRefusedByTheirLine) {
+  create();
+  const auto refused = [&](const std::string& text, const std::string& message) {
+    EXPECT_THAT(error_of({"append", table_, write("x.csv", text)}), HasSubstr(message));
+  };
+  refused("id,name\n1,\"unterminated\n2,3\n3,4\n", "line 2: the quote that opens there is never closed");
+  refused("id,name\n1,x\n2,\"a\"b\n", "line 3: text follows the quote");
+  refused("id,name\r\n1,\"a\r\nb\"\r\n2,\"a\" \r\n", "line 4: text follows the quote");
+  refused("\xEF\xBB\xBF\"id\",\"name\n1,a\n", "line 1: the quote that opens there is never closed");
+  std::string many = "id,name\n";  // beyond a block
+  for (int i = 0; i < 300'000; ++i) many += std::to_string(i) + ",abc\n";
+  refused(many + "7,\"a\"b\n", "line 300002: text follows the quote");
+  refused("id,name\n1,\"open\n" + many, "line 2");
+  EXPECT_EQ(count(), "0\n");
+  output_of({"append", table_, write("x.csv", "\xEF\xBB\xBF\"id\",name\n1,5\" pipe\n2,\"\"\"\"\n3,\"a\n\"\"b\"")});
+  EXPECT_EQ(rows_of(table_),
+            sorted_rows({R"({"id":1,"name":"5\" pipe"})", R"({"id":2,"name":"\""})", R"({"id":3,"name":"a\n\"b"})"}));
+}
+
+TEST_F(RowFormats, NewColumnsOfCsvKeepWhatTheirTextSays) {
+  create();
+  const ProgramResult result =
+      run_firn({"append", table_,
+                write("x.csv",
+                      "id,zip,n,d,big,day,ts,tz,ok,none\n"
+                      "1,01234,7,1.5,9223372036854775808,2024-02-29,2024-02-29 12:00:00,2024-02-29T12:00:00Z,true,\n"
+                      "2,99999,-8,3,1,2024-03-01,2024-03-01T00:00:00.5,2024-03-01T00:00:00+01:00,false,\n"),
+                "--add-columns"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("column 'none' has no value in the first rows, and is left out"));
+  std::map<std::string, std::string> types;
+  const Json schema = json_of({"schema", table_, "--json"});
+  for (const Json& field : schema["fields"]) types[field["name"]] = field["type"];
+  EXPECT_EQ(types, (std::map<std::string, std::string>{{"id", "long"},
+                                                       {"name", "string"},
+                                                       {"zip", "string"},
+                                                       {"n", "long"},
+                                                       {"d", "double"},
+                                                       {"big", "string"},
+                                                       {"day", "date"},
+                                                       {"ts", "timestamp"},
+                                                       {"tz", "timestamptz"},
+                                                       {"ok", "boolean"}}));
+  EXPECT_EQ(output_of({"scan", table_, "--json", "--select", "zip,n,d,big", "--where", "id = 1"}),
+            R"({"zip":"01234","n":7,"d":"1.5","big":"9223372036854775808"})"
+            "\n");
+  EXPECT_THAT(error_of({"append", table_, write("x.csv", "id,n\n3,99999999999999999999\n")}), HasSubstr("no long"));
+}
+
+TEST_F(RowFormats, ANewColumnOfCsvDoesNotChangeItsKindLater) {
+  create();
+  std::string text = "id,n,late\n";
+  for (int i = 0; i < 200'000; ++i) text += std::to_string(i) + ",12,\n";
+  EXPECT_THAT(run_firn({"append", table_, write("x.csv", text + "1,012,\n"), "--add-columns"}).err,
+              HasSubstr("row 200001: the new column 'n' has '012', and in the first rows long alone"));
+  EXPECT_THAT(run_firn({"append", table_, write("x.csv", text + "1,12,x\n"), "--add-columns"}).err,
+              HasSubstr("the new column 'late' has 'x', and in the first rows no value"));
+  EXPECT_EQ(count(), "0\n");
+}
+
+TEST_F(RowFormats, AddingColumnsWidensNone) {
+  output_of({"create", table_, "--column", "id int", "--column", "s struct<x: float>"});
+  const std::string wide = folder_ / "wide";
+  output_of({"create", wide, "--column", "id long", "--column", "s struct<x: double>", "--column", "more string"});
+  output_of({"append", wide, "-"}, {}, R"({"id":1,"s":{"x":0.5},"more":"m"})");
+  for (const char* name : {"x.parquet", "x.arrow"}) {
+    const std::string file = folder_ / name, half = folder_ / (std::string("half-") + name);
+    output_of({"scan", wide, "--output", file});
+    const std::vector<Strings> both = {{"append", table_, file, "--add-columns"}, {"append", table_, file}};
+    for (const Strings& words : both) {
+      const std::string error = error_of(words);
+      EXPECT_THAT(error, HasSubstr("column id is long in the rows and int in the table"));
+      EXPECT_THAT(error, HasSubstr("alter promote-column"));
+    }
+    output_of({"scan", wide, "--select", "s", "--output", half});
+    EXPECT_THAT(error_of({"append", table_, half, "--add-columns"}), HasSubstr("column s.x is double"));
+  }
+  EXPECT_EQ(json_of({"schema", table_, "--json"})["fields"][0]["type"], "int");
+  EXPECT_EQ(json_of({"schema", table_, "--json"})["fields"].size(), 2u);
+}
+
+TEST_F(RowFormats, AnAppendIsTriedDry) {
+  create();
+  const std::string file = write("x.ndjson", "{\"id\":1,\"extra\":\"x\"}\n");
+  const auto before = files_of_table();
+  const Json would = json_of({"append", table_, file, "--add-columns", "--dry-run", "--json"});
+  EXPECT_EQ(would["rows"], 1);
+  EXPECT_EQ(would["files"], 1);
+  EXPECT_TRUE(would["dry-run"]);
+  EXPECT_THAT(error_of({"append", table_, file, "--dry-run"}), HasSubstr("extra"));
+  EXPECT_EQ(files_of_table(), before);
+}
+
 TEST_F(RowFormats, AWrongValueIsNamedWithItsPlace) {
   create_every_type(table_);
   const auto refused = [&](const std::string& name, const std::string& text, const std::string& message) {
@@ -142,6 +235,8 @@ TEST_F(RowFormats, AWrongValueIsNamedWithItsPlace) {
   refused("x.ndjson", "{\"id\":1,\"small\":2147483648}\n", "column small: '2147483648' is no int");
   refused("x.ndjson", "{\"id\":1,\"s\":1}\n", "column s: '1' is no string");
   refused("x.ndjson", "{\"id\":1,\"tz\":\"2024-01-01T00:00:00\"}\n", "needs an offset");
+  refused("x.ndjson", "{\"id\":1,\"tz\":\"2024-01-01T00:00:00.1234567Z\"}\n", "more than 6 digits");
+  refused("x.ndjson", "{\"id\":1,\"ts\":\"2024-01-01T00:00:00Z\"}\n", "it has an offset");
   refused("x.ndjson", "{\"id\":1,\"day\":\"2023-02-29\"}\n", "'2023-02-29' is no date");
   refused("x.ndjson", "{\"id\":1,\"price\":\"0.0000000001\"}\n", "is no decimal(38,9)");
   refused("x.ndjson", "{\"id\":1,\"st\":{\"x\":\"a\"}}\n", "column st.x: 'a' is no int");
@@ -193,6 +288,9 @@ TEST_F(RowFormats, AFileIsThereOnlyOnceItIsWhole) {
     EXPECT_EQ(run_firn({"scan", table_, "--output", file, "--where", "nope = 1"}).status, 1);
     EXPECT_EQ(iceberg::read_whole(file), "old");
   }
+  EXPECT_THAT(error_of({"scan", table_, "--output", folder_ / "none/x.csv"}), HasSubstr("there is no folder"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "none"));
+  EXPECT_THAT(error_of({"scan", table_, "--output", folder_ / "x.xyz"}, 2), HasSubstr("--format"));
   EXPECT_EQ(output_of({"scan", table_, "--output", folder_ / "y.csv"}), "");
   EXPECT_EQ(iceberg::read_whole(folder_ / "y.csv"), "id,name\n1,\n");
 }

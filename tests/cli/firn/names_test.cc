@@ -22,6 +22,11 @@ TEST_F(FirnNames, CatalogsComeFromTheirFile) {
   refused("local:nyc.planes", "it has: nyc.flights");
   refused("local:planes", "namespace.table");
   refused("remote:nyc.flights", "it has: local");
+  for (const char* name : {"local:.hid/../..t", "local:a/b", "local:nyc/flights.x"}) {
+    const ProgramResult result = run_firn({"create", name, "--column", "id long"}, env);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.err, HasSubstr("namespace.table"));
+  }
 }
 
 TEST_F(FirnNames, AMissingCatalogsFileIsNamed) {
@@ -78,7 +83,7 @@ TEST_F(FirnNames, AMovedTableIsReadThroughARelocation) {
     EXPECT_NE(output_of(all), "") << words_text(all);
   }
   output_of({"metadata", "/warehouse/" + name, "entries", "--relocate", relocation});
-  EXPECT_THAT(error_of({"scan", fixture(name), "--relocate", "/warehouse"}), HasSubstr("OLD=NEW"));
+  EXPECT_THAT(error_of({"scan", fixture(name), "--relocate", "/warehouse"}, 2), HasSubstr("OLD=NEW"));
 }
 
 }  // namespace

@@ -60,6 +60,42 @@ TEST_F(FirnRows, OverwritesThePartitionsOfTheNewRows) {
   EXPECT_EQ(rows_of(table_), (Strings{R"({"id":10,"name":"a"})", R"({"id":11,"name":"c"})", R"({"id":2,"name":"b"})"}));
 }
 
+TEST_F(FirnRows, OverwritingWithNoRowsReplacesNothing) {
+  create_with_rows();
+  const std::string empty = write("empty.ndjson", "");
+  EXPECT_THAT(output_of({"overwrite", table_, empty, "--partitions"}), HasSubstr("nothing to do"));
+  EXPECT_EQ(count(), "3\n");
+}
+
+TEST_F(FirnRows, ADryRunCountsTheFilesOfReplacedPartitions) {
+  create_with_rows({"--partition", "name"});
+  const std::string file = write("new.csv", "id,name\n10,a\n");
+  const Json would = json_of({"overwrite", table_, file, "--partitions", "--dry-run", "--json"});
+  EXPECT_EQ(would["files-removed"], 1);
+  EXPECT_EQ(would["files-added"], 1);
+  EXPECT_EQ(would["rows-deleted"], 2);
+}
+
+TEST_F(FirnRows, OnlyAppendOffersToAddColumns) {
+  create_with_rows();
+  const std::string file = write("new.ndjson", "{\"id\":2,\"extra\":1}\n");
+  EXPECT_THAT(error_of({"append", table_, file}), HasSubstr("--add-columns"));
+  const std::vector<Strings> others = {{"upsert", table_, file, "--key", "id"}, {"overwrite", table_, file, "--all"}};
+  for (const Strings& words : others) {
+    const std::string error = error_of(words);
+    EXPECT_THAT(error, HasSubstr("extra"));
+    EXPECT_THAT(error, ::testing::Not(HasSubstr("--add-columns")));
+  }
+}
+
+TEST_F(FirnRows, BytesAreComparedWithHexadecimal) {
+  output_of({"create", table_, "--column", "b binary", "--column", "f fixed[2]"});
+  append("{\"b\":\"0102aa\",\"f\":\"0102\"}\n");
+  EXPECT_THAT(error_of({"scan", table_, "--where", "b = '0102AA'"}), HasSubstr("x'0102aa'"));
+  EXPECT_THAT(error_of({"delete", table_, "--where", "f = x'01'", "--dry-run"}), HasSubstr("fixed[2]"));
+  EXPECT_EQ(output_of({"scan", table_, "--count", "--where", "b = x'0102AA' and f = x'0102'"}), "1\n");
+}
+
 TEST_F(FirnRows, UpsertsByKey) {
   create_with_rows();
   const std::string file = write("new.ndjson", "{\"id\":2,\"name\":\"z\"}\n{\"id\":4,\"name\":\"y\"}\n");

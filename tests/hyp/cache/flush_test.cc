@@ -352,6 +352,24 @@ TEST(Flush, ATornTailOfTheRejectsFileIsCut) {
   EXPECT_EQ(rejected_texts(box, "logs"), (Lines{"bad 1", "bad 2"}));
 }
 
+// P6.3: an earlier flush worked on more frames at once, and decided a line before it failed.
+TEST(Flush, ARejectDecidedAheadOfTheProgressIsThereOnce) {
+  CacheBox box;
+  Cache cache(box.config);
+  const auto spool = Spool::open(cache.config().cache_root);
+  spool->append({make_frame("logs", "a", {R"({"n":1})"})});
+  spool->append({make_frame("logs", "b", {R"({"n":2})", "bad"})});
+  set_fault_handler([](const char* name) {
+    if (std::string_view(name) == "flush.commit") fail(ErrorKind::io, "the disk is full");
+  });
+  EXPECT_EQ(flush(cache, *spool).problems.size(), 2u);
+  set_fault_handler(nullptr);
+  const FlushReport report = flush(cache, *spool, /*range_bytes_max=*/1);
+  EXPECT_EQ(report.rows, 2);
+  EXPECT_EQ(report.rejected, 0) << "it was told by the first flush";
+  EXPECT_EQ(rejected_texts(box, "logs"), Lines{"bad"});
+}
+
 TEST(Flush, ALostSequenceFileIsRebuiltFromTheTables) {
   CacheBox box;
   std::vector<Open> opens;

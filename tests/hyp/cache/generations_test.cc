@@ -195,6 +195,26 @@ TEST(Generations, AGenerationThatWasNeverNamedGoes) {
   EXPECT_EQ(cached_rows(cache, kPartition), sorted_rows(kFirst));
 }
 
+TEST(Generations, AGenerationOfAnotherSystemsCacheGoesOnceItIsReplaced) {
+  CacheBox box;
+  {
+    Cache cache(box.config);
+    add(cache, kFirst);
+    const std::string folder = cache.folder(kPartition);
+    fs::rename(folder + "/table-1", folder + "/epoch=12");
+    Cursor cursor = *read_cursor(folder);
+    cursor.table_dir = "epoch=12";
+    write_cursor(folder, cursor);
+  }
+  Cache cache(box.config);
+  sweep_partition(cache, kPartition, Sweep::all);
+  EXPECT_EQ(cached_rows(cache, kPartition), sorted_rows(kFirst));
+  swap_generation(cache);
+  EXPECT_EQ(generation_of(cache), "table-1");
+  EXPECT_EQ(sweep_partition(cache, kPartition, Sweep::all).generations_removed, 1);
+  EXPECT_THAT(files_with(box.config.cache_root, kGone), IsEmpty());
+}
+
 TEST(Generations, WhatADeadFlushLeftGoesHoweverYoungItIs) {
   CacheBox box;
   Cache cache(box.config);

@@ -741,9 +741,15 @@ TEST_F(CompactionCrash, RowsAreIntactAndNothingIsLeftWhereverTheProcessDies) {
     ASSERT_EQ(generation_of(cache), "table-2");
   }
   ASSERT_GE(points.size(), 60u);
-  std::fprintf(stderr, "%zu points\n", points.size()); for (auto& p : points) std::fprintf(stderr, "%s\n", p.c_str());
-  for (const Crash crash : {Crash::process, Crash::power}) {
-    for (size_t point = 0; point < points.size(); ++point) {
+  for (size_t point = 0; point < points.size(); ++point) {
+    // Of many alike in a row (files of the old generation that are removed) the first and the last.
+    const bool is_within = point > 0 && point + 1 < points.size() && points[point] == points[point - 1] &&
+                           points[point] == points[point + 1];
+    if (is_within) continue;
+    for (const Crash crash : {Crash::process, Crash::power}) {
+      // Those of the swap both ways, the others by turns.
+      const bool is_ours = points[point].starts_with("compaction.") || points[point].starts_with("io.replace.");
+      if (!is_ours && (point % 2 == 0) != (crash == Crash::process)) continue;
       SCOPED_TRACE(
           fmt::format("{} {} ({})", crash == Crash::power ? "power cut at" : "killed at", point, points[point]));
       copy(saved, box.config.cache_root);

@@ -1,8 +1,9 @@
 // Random steps on a cache, checked against a model of it in memory: P4 to P10 and P12, P13 at once.
 //
 //   FIRN_TEST_SEED=<n>         the first seed
-//   FIRN_MODEL_STEPS=<n>       steps a seed (10,000)
-//   FIRN_MODEL_SECONDS=<n>     seeds are tried for about so long
+//   FIRN_MODEL_STEPS=<n>       steps a seed (1,000); FIRN_MODEL_KILL_STEPS (300) where children are killed
+//   FIRN_MODEL_SECONDS=<n>     after the kept seeds new ones are tried, by each test for about so long
+//   FIRN_MODEL_SHRINK_SECONDS=<n>  a failing run is made shorter for so long
 //   FIRN_MODEL_REPLAY=<file>   does the steps in the file, as a failure prints them
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
@@ -30,7 +31,11 @@ int64_t env_number(const char* name, int64_t otherwise) {
   return text != nullptr ? std::strtoll(text, nullptr, 10) : otherwise;
 }
 
-WorldOptions options_of(uint64_t seed) { return {.seed = seed, .is_partitioned = seed % 2 == 1}; }
+enum class Crashes : uint8_t { stops, power_cuts, kills };
+
+WorldOptions options_of(uint64_t seed, Crashes crashes) {
+  return {.seed = seed, .is_partitioned = seed % 2 == 1, .forks = crashes == Crashes::kills};
+}
 
 std::optional<std::string> replay(const WorldOptions& options, const std::vector<Step>& steps) {
   size_t at = 0;
@@ -59,10 +64,11 @@ struct Tally {
 };
 
 // Up to `count` steps; the problem, if one is met.
-std::optional<std::string> drive(uint64_t seed, bool power, int64_t count, std::vector<Step>& steps, Tally& tally) {
-  WorldOptions options = options_of(seed);
+std::optional<std::string> drive(uint64_t seed, Crashes crashes, int64_t count, std::vector<Step>& steps,
+                                 Tally& tally) {
+  WorldOptions options = options_of(seed, crashes);
   options.use = &tally.use;
-  Generator generator(seed, power, tally.use);
+  Generator generator(seed, crashes == Crashes::power_cuts, tally.use);
   const int64_t begin_us = cpu_us();
   try {
     World world(options);
@@ -102,44 +108,49 @@ void print(const Tally& tally) {
   }
 }
 
-bool run_seed(uint64_t seed, bool power, int64_t count, Tally& tally) {
+bool run_seed(uint64_t seed, Crashes crashes, int64_t count, Tally& tally) {
   std::vector<Step> steps;
-  const auto problem = drive(seed, power, count, steps, tally);
+  const auto problem = drive(seed, crashes, count, steps, tally);
   if (!problem) return true;
   std::cout << fmt::format("seed {}: at step {} ({}): {}\n", seed, steps.size() - 1, to_text(steps.back()), *problem)
             << std::flush;
-  const auto run = [&](const std::vector<Step>& some) { return replay(options_of(seed), some); };
+  const auto run = [&](const std::vector<Step>& some) { return replay(options_of(seed, crashes), some); };
   if (!run(steps)) {
     ADD_FAILURE() << "seed " << seed << ": " << *problem << "\nThe same steps again met no problem:\n"
                   << to_text(steps);
     return false;
   }
   const std::vector<Step> fewest = shrink(steps, run, env_number("FIRN_MODEL_SHRINK_SECONDS", kShrinkSeconds));
-  ADD_FAILURE() << "seed " << seed << (power ? ", power cuts" : ", kills") << ": " << *problem
-                << "\nShortest: " << run(fewest).value_or("(not met again)") << "\n# seed " << seed << "\n"
+  ADD_FAILURE() << "seed " << seed << ": " << *problem
+                << "\nThe shortest that was found, for FIRN_MODEL_REPLAY: " << run(fewest).value_or("(not met again)")
+                << "\n# seed " << seed << "\n"
                 << to_text(fewest);
   return false;
 }
 
-void run_seeds(bool power, const std::vector<uint64_t>& kept, int64_t steps) {
+void run_seeds(Crashes crashes, const std::vector<uint64_t>& kept, int64_t steps) {
   spdlog::set_level(spdlog::level::off);
   Tally tally;
   for (const uint64_t seed : kept) {
-    if (!run_seed(seed, power, steps, tally)) return;
+    if (!run_seed(seed, crashes, steps, tally)) return;
   }
   const int64_t end_us = steady_us() + env_number("FIRN_MODEL_SECONDS", 0) * 1'000'000;
   for (uint64_t seed = test_seed(); steady_us() < end_us; ++seed) {
-    if (!run_seed(seed, power, steps, tally)) return;
+    if (!run_seed(seed, crashes, steps, tally)) return;
   }
   print(tally);
 }
 
-TEST(CacheModel, HoldsThroughKills) { run_seeds(false, {1, 2}, env_number("FIRN_MODEL_STEPS", 1000)); }
+TEST(CacheModel, HoldsWhereverTheProgramStops) {
+  run_seeds(Crashes::stops, {1, 2}, env_number("FIRN_MODEL_STEPS", 1000));
+}
 
 TEST(CacheModel, HoldsThroughPowerCuts) {
   unsynced::enable();
-  run_seeds(true, {3, 4}, env_number("FIRN_MODEL_STEPS", 1000));
+  run_seeds(Crashes::power_cuts, {3, 4}, env_number("FIRN_MODEL_STEPS", 1000));
 }
+
+TEST(CacheModel, HoldsThroughRealKills) { run_seeds(Crashes::kills, {5}, env_number("FIRN_MODEL_KILL_STEPS", 300)); }
 
 TEST(CacheModelReplay, DoesTheStepsOfAFile) {
   const char* path = std::getenv("FIRN_MODEL_REPLAY");
@@ -149,7 +160,7 @@ TEST(CacheModelReplay, DoesTheStepsOfAFile) {
   uint64_t seed = 1;
   if (const size_t at = text.find("# seed "); at != std::string::npos) seed = std::stoull(text.substr(at + 7));
   unsynced::enable();
-  EXPECT_EQ(replay(options_of(seed), parse_steps(text)).value_or(""), "");
+  EXPECT_EQ(replay(options_of(seed, Crashes::power_cuts), parse_steps(text)).value_or(""), "");
 }
 
 }  // namespace

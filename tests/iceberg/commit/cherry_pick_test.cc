@@ -136,6 +136,11 @@ TEST_F(CherryPick, AWapIdIsPublishedOnceWhateverTheSnapshot) {
   EXPECT_EQ(refusal([&] { cherry_pick(*table, second); }), ErrorKind::already_exists);
   EXPECT_EQ(refusal([&] { publish_staged(*table, "other"); }), ErrorKind::not_found);
   EXPECT_EQ(live_paths(*table), (Strings{"a", "b"}));
+  // Asked for by the id, the one that is left is meant.
+  publish_staged(*table, "same");
+  EXPECT_EQ(live_paths(*table), (Strings{"a", "b", "c"}));
+  EXPECT_EQ(refusal([&] { publish_staged(*table, "same"); }), ErrorKind::already_exists);
+  EXPECT_EQ(live_paths(*table), (Strings{"a", "b", "c"}));
 }
 
 TEST_F(CherryPick, OfAnotherBranchGoesWhereItIsAsked) {

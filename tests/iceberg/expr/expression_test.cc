@@ -3,9 +3,11 @@
 
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "iceberg/expr/parse.h"
 
 namespace firn::iceberg {
 namespace {
@@ -143,6 +145,11 @@ TEST(Binding, ComparesTimesByTheirText) {
   EXPECT_EQ(bound("tn < '3000-01-01'"), "tn is not null") << "beyond int64 nanoseconds";
   EXPECT_EQ(bound("tn > '0001-01-01'"), "tn is not null");
   EXPECT_EQ(bound("tm = '12:00'"), "tm = '12:00:00.000000'");
+  for (const char* text : {"dt = '+10000-01-01'", "dt = '0000-12-31'", "ts = '+294247-01-10T04:00:54.775807'",
+                           "tz > '-290308-12-21T19:59:05.224192+00:00'"}) {
+    EXPECT_EQ(bound(text), text) << "as scan prints it";
+  }
+  EXPECT_EQ(bound("tn < '+10000-01-01'"), "tn is not null");
   EXPECT_NE(refusal("ts = '2024-01-01T00:00:00Z'").find("offset"), std::string::npos);
   EXPECT_NE(refusal("dt = '2023-02-29'").find("dt"), std::string::npos);
 }
@@ -202,6 +209,30 @@ TEST(Binding, TurnsTermsOfTransformsIntoRanges) {
       bound("not (year(dt) in (0, 1))"),
       "((dt is not null and (dt < '1970-01-01' or dt >= '1971-01-01')) and (dt < '1971-01-01' or dt >= '1972-01-01'))");
   EXPECT_NE(refusal("hour(dt) = 1").find("hour"), std::string::npos);
+}
+
+TEST(FilterText, OfBytesIsHexadecimalWhereTheColumnsAreKnown) {
+  const Schema columns({{.id = 1, .name = "bin", .type = prim(TypeId::binary)},
+                        {.id = 2, .name = "fx", .type = Type::fixed(3)},
+                        {.id = 3, .name = "s", .type = prim(TypeId::string)}});
+  const auto refused = [&](std::string_view text) {
+    try {
+      return to_string(*parse_expression_on(columns, text));
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  for (const char* text :
+       {"bin = '0102AA'", "bin in (x'00', '0102AA')", "'0102AA' < bin", "bin between x'' and '0102AA'",
+        "starts_with(bin, '0102AA')", "truncate(2, bin) = '0102AA'", "bin != '0102AA'"})
+    EXPECT_THAT(refused(text), ::testing::HasSubstr("bytes are written as x'0102aa'")) << text;
+  EXPECT_THAT(refused("bin like 'a%'"), ::testing::HasSubstr("x'0aff'"));
+  EXPECT_THAT(refused("fx = x'0102'"), ::testing::HasSubstr("fx of type fixed[3] is compared with 2 bytes"));
+  EXPECT_THAT(refused("fx in (x'010203', x'')"), ::testing::HasSubstr("0 bytes"));
+  EXPECT_EQ(
+      to_string(*bind(*parse_expression_on(columns, "fx > x'01' and fx = x'010203' and bin = x'0102AA' and s = 'a'"),
+                      columns)),
+      "((fx > x'01' and fx = x'010203') and (bin = x'0102aa' and s = 'a'))");
 }
 
 TEST(FilterJson, IsThatOfTheRestCatalogSpecification) {

@@ -170,6 +170,15 @@ const std::vector<Planted>& planted() {
          fields[0].type = Type::primitive(TypeId::boolean_);
          p.metadata.schemas.push_back(Schema(fields, 7));
        }},
+      {"column-name-duplicate", "a column named as a member of a struct", 2,
+       [](Patient& p) {
+         const auto text = Type::primitive(TypeId::string);
+         std::vector<Field> fields = p.metadata.schema().fields();
+         fields.push_back({.id = 101, .name = "a.b", .type = text});
+         fields.push_back({.id = 102, .name = "a", .type = Type::struct_of({{.id = 103, .name = "b", .type = text}})});
+         p.metadata.last_column_id = 103;
+         p.metadata.schemas.push_back(Schema(fields, 7));
+       }},
       {"type-needs-newer-version", "a v3 type in v2", 2,
        [](Patient& p) {
          std::vector<Field> fields = p.metadata.schema().fields();

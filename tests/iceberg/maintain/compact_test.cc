@@ -116,12 +116,16 @@ TEST_P(Compact, DeletesOfEveryKindAreAppliedAndGo) {
   ASSERT_THAT(left, SizeIs(4));
   table.delete_ids({left[0]});
   const Lines before = table.lineage();
+  const auto num_deletes = static_cast<int64_t>(table.delete_files().size());
+  CompactOptions dry = eager();
+  dry.dry_run = true;
+  EXPECT_EQ(compact(table.ops(), dry).delete_files_removed, num_deletes);
   const CompactResult result = compact_well(table, eager());
   EXPECT_EQ(table.lineage(), before);
   EXPECT_THAT(table.data_files(), SizeIs(1));
   EXPECT_EQ(table.data_files()[0].record_count, 3);
   EXPECT_THAT(table.delete_files(), IsEmpty());
-  EXPECT_EQ(result.delete_files_removed, 1);  // the equality deletes; the others went with their data files
+  EXPECT_EQ(result.delete_files_removed, num_deletes);  // with their data files, and by the commit after it
   EXPECT_EQ(table.head().summary.at("total-delete-files"), "0");
   expect_nothing_left(table, eager());
 }
@@ -534,6 +538,29 @@ TEST_P(Compact, AnUnknownOutcomeLeavesTheFilesThatMayBeNamed) {
   table.store->deliver_late();
   EXPECT_THAT(table.data_files(), SizeIs(1));
   EXPECT_THAT(table.ids(), ElementsAre(1, 2));
+}
+
+TEST_P(Compact, RowsFromBeforeAStructWithRequiredMembersAreRewritten) {
+  RealTable table = make();
+  for (int64_t id = 1; id <= 3; ++id) table.append_ids({id});
+  table.change([](TableMetadata& next) {
+    return update_schema(next, [](SchemaUpdate& update) {
+      const auto inner =
+          Type::struct_of({{.id = 1, .name = "x", .required = true, .type = Type::primitive(TypeId::int_)}});
+      NewColumn added;
+      added.name = "st";
+      added.type = Type::struct_of({{.id = 2, .name = "deep", .required = true, .type = inner}});
+      update.add_column(added);
+    });
+  });
+  const Lines before = table.rows();
+  EXPECT_EQ(compact_well(table, eager()).groups_rewritten, 1);
+  EXPECT_EQ(table.rows(), before);
+  table.append(R"([{"id":4,"st":{"deep":{"x":7}}}])");
+  const Lines mixed = table.rows();
+  EXPECT_EQ(compact_well(table, eager()).groups_rewritten, 1);
+  EXPECT_EQ(table.rows(), mixed);
+  EXPECT_THAT(mixed, Contains(HasSubstr(R"("st":{"deep":{"x":7}})")));
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // What expiry keeps, what it takes, and what of the store goes with it (Iceberg spec, "Snapshot Retention Policy"; case
 // 13 of the public bug reports).
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/fault_point.h"
 #include "iceberg/maintain/real_table.h"
+#include "support/temp_folder.h"
 
 namespace firn::iceberg {
 namespace {
@@ -71,6 +74,48 @@ TEST_P(Expire, AFileAddedAgainStaysWhenItsFirstLifeExpires) {
   EXPECT_THAT(result.expired_snapshots, UnorderedElementsAre(append_a, delete_a));
   EXPECT_TRUE(table.exists(a[0].file_path));
   EXPECT_THAT(table.rows_at(again), SizeIs(1));
+}
+
+TEST_P(Expire, AFileStaysThatAKeptSnapshotSpellsOtherwise) {
+  const TempFolder folder;
+  int num_tables = 0;
+  for (const std::string spelling : {"/data/../data/", "//data//", "/data/./", "/link/", "file:", "gone"}) {
+    SCOPED_TRACE(spelling);
+    RealTable table = make({.io = make_local_file_io(), .location = folder / ("t" + std::to_string(++num_tables))});
+    const int64_t append_a = table.append_ids({1});
+    std::vector<DataFile> a = table.data_files();
+    const std::string first_path = a[0].file_path, name = first_path.substr(first_path.rfind('/') + 1);
+    std::filesystem::create_directory_symlink(table.location + "/data", table.location + "/link");
+    const int64_t delete_a = table.commit("delete", {}, a);
+    const bool is_gone = spelling == "gone";  // nobody can tell what is meant
+    a[0].file_path = spelling == "file:" ? spelling + first_path
+                     : is_gone           ? folder / "gone" + "/" + name
+                                         : table.location + spelling + name;
+    const int64_t again = table.commit("append", a);
+
+    const ExpireResult result = expire_snapshots(table.ops(), all_old());
+    EXPECT_THAT(result.expired_snapshots, UnorderedElementsAre(append_a, delete_a));
+    EXPECT_EQ(result.files.data_files, 0);
+    EXPECT_TRUE(table.exists(first_path));
+    if (!is_gone) {
+      EXPECT_THAT(table.rows_at(again), SizeIs(1));
+    }
+  }
+}
+
+TEST_P(Expire, AFileGoesWhereAKeptSnapshotHasAnotherOfItsName) {
+  const TempFolder folder;
+  RealTable table = make({.io = make_local_file_io(), .location = folder / "t"});
+  table.append_ids({1});
+  std::vector<DataFile> a = table.data_files();
+  const std::string path = a[0].file_path, copy = folder / path.substr(path.rfind('/') + 1);
+  std::filesystem::copy_file(path, copy);
+  table.commit("delete", {}, a);
+  a[0].file_path = copy;
+  const int64_t kept = table.commit("append", a);
+  EXPECT_EQ(expire_snapshots(table.ops(), all_old()).files.data_files, 1);
+  EXPECT_FALSE(table.exists(path));
+  EXPECT_THAT(table.rows_at(kept), SizeIs(1));
 }
 
 TEST_P(Expire, AFileAddedAgainStaysWhenItsSecondLifeExpires) {

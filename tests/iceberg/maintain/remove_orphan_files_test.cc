@@ -141,6 +141,85 @@ TEST_P(Orphans, LocalPathsAreOneHoweverTheyAreSpelled) {
   }
 }
 
+TEST_P(Orphans, FilesStayHoweverTheTableSpellsItsFolders) {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "t/real/deep");
+  std::filesystem::create_directory_symlink(folder / "t/real", folder / "t/link");
+  std::filesystem::create_directory_symlink(folder / "t/real/deep", folder / "t/deep");
+  std::filesystem::create_directory_symlink(folder / "t", folder / "other");
+  const std::string location = folder / "t";
+  const std::string relative = std::filesystem::relative(location).string();
+  int num_tables = 0;
+  for (const std::string& root : {location + "/", location + "/.", location + "/real/..", location + "/link/..",
+                                  location + "/deep/..",  // t/real, though it reads like t
+                                  location + "/link", folder / "other", relative, "file://" + location + "//real"}) {
+    SCOPED_TRACE(root);
+    const std::string rest = fmt::format("/{}", ++num_tables);
+    RealTable table = make(
+        {.properties = {{"write.data.path", root + "/data" + rest}, {"write.metadata.path", root + "/meta" + rest}},
+         .io = make_local_file_io(),
+         .location = location});
+    table.append_ids({1});
+    table.append_ids({2});
+    ASSERT_THAT(table.data_files()[0].file_path, HasSubstr(root + "/data"));
+    const std::string left = location + "/left.parquet";
+    put(table, left);
+    ::usleep(20'000);
+    EXPECT_THAT(remove_orphan_files(table.ops(), now()).files.paths, ElementsAre(left));
+    EXPECT_THAT(table.ids(), ElementsAre(1, 2));
+    for (const char* below : {"/metadata", "/data", "/meta", "/real/data", "/real/meta"})
+      std::filesystem::remove_all(location + below);
+  }
+}
+
+TEST_P(Orphans, AFileReachedThroughALinkToItStays) {
+  const TempFolder folder;
+  RealTable table = make({.io = make_local_file_io(), .location = folder / "t"});
+  std::vector<DataFile> files = table.write(RealTable::rows_of({1}));
+  const std::string alias = folder / "t/data/alias.parquet";
+  std::filesystem::create_symlink(files[0].file_path, alias);
+  files[0].file_path = alias;
+  table.commit("append", files);
+  ::usleep(20'000);
+  EXPECT_THAT(remove_orphan_files(table.ops(), now()).files.paths, IsEmpty());
+  EXPECT_THAT(table.ids(), ElementsAre(1));
+}
+
+TEST_P(Orphans, NothingGoesWhereAReachedFileIsNotThereAndAnOrphanHasItsName) {
+  const TempFolder folder;
+  RealTable table = make({.io = make_local_file_io(), .location = folder / "t"});
+  std::vector<DataFile> files = table.write(RealTable::rows_of({1}));
+  const std::string listed = files[0].file_path;
+  files[0].file_path = folder / "gone" + listed.substr(listed.rfind('/'));
+  table.commit("append", files);
+  put(table, table.location + "/data/left.parquet");
+  const std::set<std::string> before = table.files();
+  ::usleep(20'000);
+  try {
+    remove_orphan_files(table.ops(), now());
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::invalid_argument);
+    EXPECT_THAT(e.what(), HasSubstr(listed));
+    EXPECT_THAT(e.what(), HasSubstr(files[0].file_path));
+  }
+  EXPECT_EQ(table.files(), before);
+}
+
+TEST_P(Orphans, AnOrphanGoesWhereAnotherFileOfItsNameIsReached) {
+  const TempFolder folder;
+  RealTable table = make({.io = make_local_file_io(), .location = folder / "t"});
+  std::vector<DataFile> files = table.write(RealTable::rows_of({1}));
+  const std::string listed = files[0].file_path;
+  std::filesystem::create_directories(folder / "imported");
+  files[0].file_path = folder / "imported" + listed.substr(listed.rfind('/'));
+  std::filesystem::copy_file(listed, files[0].file_path);
+  table.commit("append", files);
+  ::usleep(20'000);
+  EXPECT_THAT(remove_orphan_files(table.ops(), now()).files.paths, ElementsAre(listed));
+  EXPECT_THAT(table.ids(), ElementsAre(1));
+}
+
 TEST_P(Orphans, SchemesOfS3AreOneAndOthersAreWhatTheOptionsSay) {
   // The store takes s3a and other spellings for different objects, so the reached path only has to look like it.
   RealTable table = make({.location = "s3://bucket/t"});

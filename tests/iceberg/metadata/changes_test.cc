@@ -474,5 +474,20 @@ TEST(UnknownMembers, AreWrittenBack) {
   EXPECT_EQ(again["snapshots"][0], json["snapshots"][0]);
 }
 
+TEST(UpdateSchema, RefusesTwoColumnsOfOneFullName) {
+  TableMetadata metadata = table();
+  const auto text = type_of(TypeId::string);
+  const Schema wanted({column(1, "s.x", text)});
+  EXPECT_THAT(refusal([&] { update_schema(metadata, [&](SchemaUpdate& update) { update.union_by_name(wanted); }); }),
+              HasSubstr("s.x"));
+  EXPECT_EQ(metadata.schemas.size(), 1u);
+  // A table that has them already can be mended.
+  std::vector<Field> fields = metadata.schema().fields();
+  fields.push_back(column(7, "s.x", text));
+  set_current_schema(metadata, Schema(fields), 7);
+  EXPECT_TRUE(update_schema(metadata, [](SchemaUpdate& update) { update.rename_column("s.x", "sx"); }));
+  EXPECT_EQ(metadata.schema().find_field("s.x")->id, 6);
+}
+
 }  // namespace
 }  // namespace firn::iceberg

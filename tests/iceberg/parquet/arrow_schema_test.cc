@@ -91,6 +91,41 @@ TEST(Conform, ASlicedStructKeepsItsNulls) {
   expect_equal(*conform(rows->Slice(1, 4), table), *batch_of(table, "[[null], [[3]], [[null]], [null]]"));
 }
 
+// Arrow's own nulls of a struct have null members; its Parquet writer refuses those where they are required.
+TEST(Conform, ANullStructHasNoNullInItsRequiredMembers) {
+  const auto deep = Type::struct_of(
+      {field(3, "x", primitive(TypeId::long_), true),
+       field(4, "l", Type::list_of(5, true, primitive(TypeId::string)), true),
+       field(6, "m", Type::map_of(7, primitive(TypeId::string), 8, true, primitive(TypeId::long_)), true),
+       field(9, "o", primitive(TypeId::string))});
+  const auto inner = Type::struct_of({field(13, "y", primitive(TypeId::string), true)});
+  const Schema table({field(1, "st", Type::struct_of({field(2, "deep", deep, true)})),
+                      field(10, "v", primitive(TypeId::variant)), field(11, "more", Type::list_of(12, true, inner))});
+  const auto expect_well = [&](const arrow::RecordBatch& rows) {
+    ASSERT_TRUE(rows.ValidateFull().ok());
+    const auto walk = [](const arrow::Array& array, const arrow::Field& of, const auto& again) -> void {
+      if (!of.nullable()) {
+        EXPECT_EQ(array.null_count(), 0) << of.ToString();
+      }
+      for (int i = 0; i < of.type()->num_fields(); ++i)
+        again(*arrow::MakeArray(array.data()->child_data[static_cast<size_t>(i)]), *of.type()->field(i), again);
+    };
+    for (int i = 0; i < rows.num_columns(); ++i) walk(*rows.column(i), *rows.schema()->field(i), walk);
+  };
+  const auto lacking = batch_of(arrow::schema({arrow::field("v", arrow::null())}), "[[null], [null]]");
+  const auto conformed = conform(lacking, table);
+  EXPECT_EQ(conformed->column(0)->null_count(), 2);
+  EXPECT_EQ(conformed->column(1)->null_count(), 2);
+  expect_well(*conformed);
+
+  arrow::ArrayVector nulls;
+  const auto columns = to_arrow_schema(table);
+  for (const auto& column : columns->fields()) nulls.push_back(*arrow::MakeArrayOfNull(column->type(), 3));
+  const auto again = conform(arrow::RecordBatch::Make(columns, 3, nulls)->Slice(1, 2), table);
+  EXPECT_EQ(again->column(0)->null_count(), 2);
+  expect_well(*again);
+}
+
 TEST(Conform, UnitsAndEncodingsThatLoseNothingAreCast) {
   const Schema table({field(1, "ts", primitive(TypeId::timestamptz)), field(2, "s", primitive(TypeId::string)),
                       field(3, "d", primitive(TypeId::date)), field(4, "dec", Type::decimal(9, 2)),

@@ -4,7 +4,9 @@
 namespace firn::iceberg {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -180,6 +182,25 @@ TEST_P(DeleteRows, RewrittenFilesHaveTheCurrentSchema) {
                [&] { delete_rows(*table.table, parse_expression("KEY = 2"), options()); });
 }
 
+TEST_P(DeleteRows, RowsFromBeforeAStructWithRequiredMembersStay) {
+  RowTable table = make();
+  table.append(R"([{"id":1},{"id":2},{"id":3}])");
+  table.change_metadata(add_required_members);
+  delete_rows(*table.table, parse_expression("id = 1"), options());
+  EXPECT_THAT(table.ids(), ElementsAre(2, 3));
+  EXPECT_THAT(table.rows({.columns = {"st"}}), Each(R"({"st":null})"));
+  if (is_v3()) {
+    EXPECT_THAT(table.rows({.columns = {"v"}}), Each(R"({"v":null})"));
+    return;  // a variant's bytes are no text, which the rows below are
+  }
+  // With one that has the members, and its nulls beside it, once more.
+  table.append(R"([{"id":4,"st":{"r":"a","deep":{"x":1,"s":null,"l":["b"],"m":[["k",2]],"f":"cd"}}},{"id":5}])");
+  const Lines before = table.rows();
+  delete_rows(*table.table, parse_expression("id in (2, 5)"), options());
+  EXPECT_THAT(table.rows(), ElementsAre(before[1], before[2]));
+  EXPECT_THAT(before[2], HasSubstr(R"("r":"a")"));
+}
+
 TEST_P(DeleteRows, ABranchChangesAlone) {
   RowTable table = make();
   table.append(R"([{"id":1},{"id":2},{"id":3}])");
@@ -316,6 +337,26 @@ TEST(DeleteRowsOf, RewrittenRowsStayOpenToLaterEqualityDeletes) {
   table.delete_equal({1}, R"([{"id":3}])");
   commit_snapshot(*table.table, *prepared.change);
   EXPECT_THAT(table.ids(), ElementsAre(2));
+}
+
+TEST(DeleteRowsOf, RowsThatEarlierDeletesHideLeaveTheirFilesWhereThatIsAskedFor) {
+  for (const int32_t version : {2, 3}) {
+    RowTable table(version);
+    table.append(R"([{"id":1},{"id":2},{"id":3}])");
+    table.append(R"([{"id":4},{"id":5}])");
+    table.append(R"([{"id":6}])");
+    delete_rows(*table.table, parse_expression("id in (1, 2, 4, 5)"), {.mode = RowMode::merge_on_read});
+    RowOptions options;
+    options.mode = RowMode::copy_on_write;
+    EXPECT_FALSE(delete_rows(*table.table, parse_expression("id in (1, 4)"), options).commit);
+    options.removes_hidden = true;
+    EXPECT_EQ(delete_rows(*table.table, parse_expression("id in (1, 4)"), options).counts.rows_deleted, 0);
+    int64_t stored = 0;
+    for (const DataFile& file : table.files_of(FileContent::data)) stored += file.record_count;
+    EXPECT_EQ(stored, 2) << version;  // 3 and 6
+    EXPECT_THAT(table.ids(), ElementsAre(3, 6));
+    EXPECT_FALSE(delete_rows(*table.table, parse_expression("id in (1, 4)"), options).commit);
+  }
 }
 
 TEST(DeleteRowsOf, PreparedRowsThatAreDiscardedLeaveNothing) {

@@ -156,6 +156,18 @@ TEST_P(MergeRows, ColumnsThatTheSourceLacksKeepTheirValues) {
   EXPECT_THAT(table.rows()[1], R"({"id":2,"part":"b","val":"21.0"})");
 }
 
+TEST_P(MergeRows, AStructWithRequiredMembersIsNullInRowsThatLackIt) {
+  RowTable table = make();
+  table.append(R"([{"id":1,"part":"a","val":1},{"id":2,"part":"b","val":2}])");
+  table.change_metadata(add_required_members);
+  const auto rows =
+      table.reader(R"([{"val":20,"id":2},{"val":30,"id":3}])", table.metadata().schema().select({"val", "id"}));
+  expect_counts(upsert_rows(*table.table, *rows, by({"id"})), 0, 1, 1);
+  EXPECT_THAT(table.rows({.columns = {"id", "val", "st"}}),
+              ElementsAre(R"({"id":1,"val":"1.0","st":null})", R"({"id":2,"val":"20.0","st":null})",
+                          R"({"id":3,"val":"30.0","st":null})"));
+}
+
 TEST_P(MergeRows, InsertedRowsTakeWriteDefaults) {
   if (!is_v3()) return;
   Field kind = column(2, "kind", primitive(TypeId::string));

@@ -84,9 +84,25 @@ TEST_P(Overwrite, AnUnpartitionedTableIsReplacedWhole) {
   const auto rows = table.reader(R"([{"id":7,"part":"a"}])");
   EXPECT_EQ(replace_partitions(*table.table, *rows).counts.rows_deleted, 3);
   EXPECT_THAT(table.ids(), ElementsAre(7));
+}
+
+TEST_P(Overwrite, NoNewRowReplacesNothing) {
+  RowTable table(GetParam());
+  table.append(R"([{"id":1,"part":"a"},{"id":2,"part":"b"}])");
   const auto none = table.reader("[]");
-  EXPECT_EQ(replace_partitions(*table.table, *none).counts.rows_deleted, 1);
-  EXPECT_THAT(table.ids(), IsEmpty());
+  EXPECT_FALSE(replace_partitions(*table.table, *none).commit);
+  EXPECT_THAT(table.ids(), ElementsAre(1, 2));
+}
+
+TEST_P(Overwrite, APreparedReplacementCountsTheFilesThatGo) {
+  RowTable table(GetParam(), {{"part"}});
+  table.append(R"([{"id":1,"part":"a"},{"id":2,"part":"b"}])");
+  table.append(R"([{"id":3,"part":"a"},{"id":4,"part":"a"}])");
+  delete_rows(*table.table, parse_expression("id = 4"), {.mode = RowMode::merge_on_read});
+  const auto rows = table.reader(R"([{"id":7,"part":"a"}])");
+  const PreparedRows prepared = prepare_replace_partitions(table.metadata(), table.store, *rows);
+  EXPECT_EQ(prepared.files_replaced, 3);                                   // two data files and the deletes of one
+  EXPECT_EQ(prepared.counts.rows_deleted, 2 + (GetParam() == 2 ? 1 : 0));  // a v2 delete file is not read
 }
 
 // Dynamic overwrite takes what others added meanwhile too, unless an isolation is asked for.

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "iceberg/manifest/file_identity.h"
+#include "iceberg/metadata/changes.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/rows/rows.h"
 #include "iceberg/scan/row_json.h"
@@ -35,6 +36,27 @@ inline TypePtr primitive(TypeId id) { return Type::primitive(id); }
 inline Schema row_schema() {
   return Schema({column(1, "id", primitive(TypeId::long_)), column(2, "part", primitive(TypeId::string)),
                  column(3, "val", primitive(TypeId::double_))});
+}
+
+// Adds the optional struct "st" with required members of every shape, and in v3 the variant "v".
+inline void add_required_members(TableMetadata& next) {
+  update_schema(next, [&](SchemaUpdate& update) {
+    std::vector<Field> deep = {
+        column(1, "x", primitive(TypeId::long_), true), column(2, "s", primitive(TypeId::string)),
+        column(3, "l", Type::list_of(4, true, primitive(TypeId::string)), true),
+        column(5, "m", Type::map_of(6, primitive(TypeId::string), 7, true, primitive(TypeId::long_)), true),
+        column(8, "f", Type::fixed(2), true)};
+    if (next.format_version >= 3) deep.push_back(column(9, "v", primitive(TypeId::variant), true));
+    NewColumn added;
+    added.name = "st";
+    added.type = Type::struct_of(
+        {column(10, "r", primitive(TypeId::string), true), column(11, "deep", Type::struct_of(std::move(deep)), true)});
+    update.add_column(added);
+    if (next.format_version < 3) return;
+    added.name = "v";
+    added.type = primitive(TypeId::variant);
+    update.add_column(added);
+  });
 }
 
 class RowTable {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "iceberg/full_names.h"
 
 namespace firn::iceberg {
 namespace {
@@ -243,6 +244,22 @@ TEST(NameMapping, SurvivesJson) {
   EXPECT_EQ(name_mapping_to_json(mapping).dump(), text);
   EXPECT_FALSE(mapping[1].field_id);
   EXPECT_EQ(mapping[2].fields[0].names[1], "lat");
+}
+
+TEST(FullNames, OfAColumnAndAStructsMemberMustDiffer) {
+  const auto text = Type::primitive(TypeId::string);
+  const auto schema = [&](const std::string& outer, const std::string& parent, const std::string& member) {
+    return Schema(
+        {Field{.id = 1, .name = outer, .type = text},
+         Field{.id = 2, .name = parent, .type = Type::struct_of({Field{.id = 3, .name = member, .type = text}})}});
+  };
+  EXPECT_EQ(repeated_full_name(schema("a.b", "a", "b")), "a.b");
+  EXPECT_EQ(repeated_full_name(schema("a.b.c", "a", "b.c")), "a.b.c");
+  EXPECT_EQ(repeated_full_name(schema("a.c", "a", "b")), std::nullopt);
+  EXPECT_EQ(repeated_full_name(schema("b", "a", "b")), std::nullopt);
+  EXPECT_EQ(repeated_full_name(Schema()), std::nullopt);
+  EXPECT_NO_THROW(check_full_names(schema("b", "a", "b")));
+  EXPECT_THROW(check_full_names(schema("a.b", "a", "b")), Error);
 }
 
 }  // namespace

@@ -131,6 +131,8 @@ TEST(Value, HasTheJsonFormOfTheSpecificationAndComesBackFromIt) {
       {Type::decimal(9, 0), "\"-7\""},
       {Type::decimal(38, 10), "\"0.0000000001\""},
       {prim(TypeId::date), "\"2017-11-16\""},
+      {prim(TypeId::date), "\"+10000-01-01\""},
+      {prim(TypeId::timestamp), "\"-290308-12-21T19:59:05.224192\""},
       {prim(TypeId::time), "\"22:31:08.123456\""},
       {prim(TypeId::timestamp), "\"2017-11-16T22:31:08.123456\""},
       {prim(TypeId::timestamptz), "\"2017-11-16T22:31:08.123456+00:00\""},

@@ -1,6 +1,7 @@
 #include "hyp/model/world/world.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -16,14 +17,17 @@
 #include "iceberg/scan/row_json.h"
 #include "io/temporary_file.h"
 #include "io/unsynced.h"
+#include "support/crash.h"
 
 namespace firn::hyp::model {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kFirstMs = 1'717'200'000'000;  // 2024-06-01
+// 2100-06-01: files are younger than that, whose times are the kernel's.
+constexpr int64_t kFirstMs = 4'115'491'200'000;
 constexpr int64_t kStepMs = 1'000;
+constexpr int kKilled = 137;
 
 SinkConfig make_sink(const std::string& name, SinkKind kind, const std::string& path, int64_t unit_rows_max) {
   SinkConfig sink;
@@ -169,8 +173,29 @@ void World::run(const Step& step) {
 
 // --- the program, its deaths and restarts ---
 
+// Does `work` in a child that is killed at `crash`, or at its end. Then this process's view of the files is a dead
+// one's.
+void World::kill_child(const CrashAt& crash, const Work& work) {
+  const int status = run_in_child([&] {
+    int64_t passes = 0;
+    std::mutex mutex;
+    set_fault_handler([&](const char* name) {
+      const std::lock_guard lock(mutex);
+      if (crash.point == name && ++passes == crash.pass) ::_exit(kKilled);
+    });
+    work();
+  });
+  if (status != 0 && status != kKilled) differ("a child ended with status {}", status);
+  if (options_.use != nullptr && status == kKilled) ++options_.use->crashes[crash.point];
+  stop_program();
+}
+
 bool World::stops(const Step& step, const std::string& action, const Work& work) {
   const CrashAt* const next = crashes_of_step_ < step.crashes.size() ? &step.crashes[crashes_of_step_] : nullptr;
+  if (options_.forks && next != nullptr) {
+    kill_child(*next, work);
+    return true;
+  }
   std::mutex mutex;
   set_fault_handler([&](const char* name) {
     const std::lock_guard lock(mutex);

@@ -29,6 +29,7 @@ struct PointUse {
 struct WorldOptions {
   uint64_t seed = 0;            // of ids and file names
   bool is_partitioned = false;  // events' cache tables, by day
+  bool forks = false;           // who crashes is a child, really killed; kills alone
   PointUse* use = nullptr;      // filled, if it is there
 };
 
@@ -70,6 +71,7 @@ class World {
   // Does `work` until the step's next crash, if there is one. False: it crashed, and the program is up again.
   bool survives(const Step& step, const Work& work);
   bool stops(const Step& step, const std::string& action, const Work& work);
+  void kill_child(const CrashAt& crash, const Work& work);
   void die(bool power);
   void start();
 
