@@ -22,7 +22,8 @@ using Strings = std::vector<std::string>;
 
 inline ProgramResult run_firn(Strings words, const std::map<std::string, std::string>& env = {},
                               std::string_view input = {}) {
-  words.insert(words.begin(), FIRN_PROGRAM);
+  words.emplace_back(FIRN_PROGRAM);  // not insert: g++ 12 warns of what it inlines there
+  std::rotate(words.begin(), words.end() - 1, words.end());
   return run_program(words, env, input);
 }
 
