@@ -90,7 +90,7 @@ class Spill {
 };
 
 // An open run, at one of its rows.
-struct Cursor {
+struct RunCursor {
   std::shared_ptr<arrow::RecordBatchReader> reader;
   std::string name;
   size_t order = 0;  // among equal numbers the earlier run comes first
@@ -194,19 +194,19 @@ struct SequenceMerge::State {
   size_t next_in_cluster = 0;
   size_t num_opened = 0;
   struct Later {
-    bool operator()(const std::unique_ptr<Cursor>& a, const std::unique_ptr<Cursor>& b) const {
+    bool operator()(const std::unique_ptr<RunCursor>& a, const std::unique_ptr<RunCursor>& b) const {
       return std::pair(a->number(), a->order) > std::pair(b->number(), b->order);
     }
   };
-  std::vector<std::unique_ptr<Cursor>> heap;
+  std::vector<std::unique_ptr<RunCursor>> heap;
 
-  void push(std::unique_ptr<Cursor> cursor) {
+  void push(std::unique_ptr<RunCursor> cursor) {
     if (!cursor->settle(seq_column)) return;
     heap.push_back(std::move(cursor));
     std::push_heap(heap.begin(), heap.end(), Later());
   }
 
-  std::unique_ptr<Cursor> pop() {
+  std::unique_ptr<RunCursor> pop() {
     std::pop_heap(heap.begin(), heap.end(), Later());
     auto cursor = std::move(heap.back());
     heap.pop_back();
@@ -214,7 +214,7 @@ struct SequenceMerge::State {
   }
 
   void open(const SequencedRun& run) {
-    auto cursor = std::make_unique<Cursor>();
+    auto cursor = std::make_unique<RunCursor>();
     cursor->reader = run.open();
     cursor->name = run.name;
     cursor->order = num_opened++;
