@@ -3,9 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/fault_point.h"
@@ -57,7 +59,11 @@ std::vector<std::string> fault_points_of(const std::function<void()>& work) {
   const std::string log = folder / "points";
   const int status = run_in_child([&] {
     std::ofstream file(log);
-    set_fault_handler([&](const char* name) { file << name << std::endl; });
+    std::mutex mutex;  // threads that remove files pass points, too
+    set_fault_handler([&](const char* name) {
+      const std::lock_guard lock(mutex);
+      file << name << std::endl;
+    });
     work();
   });
   if (status != 0) fail(ErrorKind::internal, "the work ended with status {}", status);
@@ -70,7 +76,8 @@ std::vector<std::string> fault_points_of(const std::function<void()>& work) {
 void run_killed_at(size_t index, Crash crash, const std::function<void()>& work) {
   const int status = run_in_child([&] {
     if (crash == Crash::power) unsynced::enable();
-    set_fault_handler([&, passes = size_t{0}](const char*) mutable {
+    std::atomic<size_t> passes = 0;
+    set_fault_handler([&](const char*) {
       if (passes++ != index) return;
       if (crash == Crash::power) unsynced::forget_now();
       ::_exit(kKilled);
