@@ -91,7 +91,8 @@ TEST(LegacyRows, RowAndBatchIdsAreFilledInAsAFlushWouldHaveMadeThem) {
   Cache cache(box.config);
   make_nine(cache);
   int64_t time_ms = 0;
-  for (const auto& snapshot : legacy_table(cache, kPartition)->load().metadata->snapshots) {
+  const iceberg::LoadedTable head = legacy_table(cache, kPartition)->load();
+  for (const auto& snapshot : head.metadata->snapshots) {
     time_ms = std::max(time_ms, snapshot.timestamp_ms);
   }
   number_legacy_rows(cache, kPartition);
