@@ -10,7 +10,7 @@ struct HardLink {
   std::string from, to;
 };
 
-// As hard_link (local.h) for each, in order, but each folder is synced once, after all: durable when it returns. Throws
+// Each in order, missing folders made; each folder is synced once, after all: durable when it returns. Throws
 // already_exists, not_found and io; some links may then be there.
 void hard_link_all(const std::vector<HardLink>& links);
 

@@ -197,19 +197,6 @@ bool link_new_file(const std::string& path, std::string_view bytes) {
                             .before_directory_sync = "io.put_if_absent.before_directory_sync"});
 }
 
-void hard_link(const std::string& from, const std::string& to) {
-  const std::string folder = parent_folder(to);
-  make_directories(folder);
-  fault_point("io.hard_link.before_link");
-  {
-    unsynced::Step step;
-    if (::link(from.c_str(), to.c_str()) != 0) fail_errno(errno, fmt::format("link {} to {}", from, to));
-    unsynced::created(to);
-  }
-  fault_point("io.hard_link.before_directory_sync");
-  sync_directory_now(folder);
-}
-
 void remove_file(const std::string& path) {
   const std::string folder = parent_folder(path);
   if (!survives_fault_point("io.remove.before_unlink")) return;

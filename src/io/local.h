@@ -24,7 +24,6 @@ void sync_directory(const std::string& folder);  // throws not_found
 void replace_file(const std::string& path, std::string_view bytes);
 // Synced temporary, link(2) to `path`, directory synced; false if `path` was taken.
 bool link_new_file(const std::string& path, std::string_view bytes);
-void hard_link(const std::string& from, const std::string& to);    // synced; throws already_exists, not_found
 void remove_file(const std::string& path);                         // absent is fine; the directory is synced
 void remove_tree(const std::string& folder);                       // absent is fine; a crash leaves a part of it
 void rename_file(const std::string& from, const std::string& to);  // replaces `to`; both directories synced

@@ -9,6 +9,7 @@
 #include "base/arrow_status.h"
 #include "base/fault_point.h"
 #include "io/file_io.h"
+#include "io/links.h"
 #include "io/local.h"
 #include "io/temporary_file.h"
 #include "io/unsynced.h"
@@ -209,7 +210,10 @@ TEST(IoStopped, ChangesNothingAndIsNoErrorToHandle) {
     for (const std::function<void()>& step : std::vector<std::function<void()>>{
              [&] { replace_file(folder / "f", "2"); }, [&] { link_new_file(folder / "g", "2"); },
              [&] { rename_file(folder / "f", folder / "g"); }, [&] { make_directories(folder / "d"); },
-             [&] { sync_directory(folder.path()); }, [&] { hard_link(folder / "f", folder / "g"); },
+             [&] { sync_directory(folder.path()); },
+             [&] {
+               hard_link_all({{folder / "f", folder / "g"}});
+             },
              [&] { FileLock::try_acquire(folder / "lock", FileLock::Mode::shared); }, [&] { log.append("x"); },
              [&] { begun.write("x"); }, [&] { fault_point("test.one"); }}) {
       EXPECT_THROW(step(), Stopped);

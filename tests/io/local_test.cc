@@ -1,4 +1,5 @@
 #include "io/local.h"
+#include "io/links.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -122,10 +123,10 @@ TEST(LinkNewFile, NeverReplacesAndTakesLongNames) {
 TEST(Files, AreLinkedRenamedAndRemoved) {
   const TempFolder folder;
   replace_file(folder / "a", "1");
-  hard_link(folder / "a", folder / "links/b");
+  hard_link_all({{folder / "a", folder / "links/b"}});
   EXPECT_EQ(read_text(folder / "links/b"), "1");
-  EXPECT_EQ(kind_of([&] { hard_link(folder / "a", folder / "links/b"); }), ErrorKind::already_exists);
-  EXPECT_EQ(kind_of([&] { hard_link(folder / "none", folder / "c"); }), ErrorKind::not_found);
+  EXPECT_EQ(kind_of([&] { hard_link_all({{folder / "a", folder / "links/b"}}); }), ErrorKind::already_exists);
+  EXPECT_EQ(kind_of([&] { hard_link_all({{folder / "none", folder / "c"}}); }), ErrorKind::not_found);
   replace_file(folder / "moved/b", "old");
   rename_file(folder / "links/b", folder / "moved/b");
   EXPECT_EQ(read_text(folder / "moved/b"), "1");

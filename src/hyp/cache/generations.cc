@@ -45,11 +45,6 @@ std::vector<std::string> list_generation_locks(const std::string& partition_fold
   return names;
 }
 
-std::string table_dir_of(const HeldTable& held) {
-  const std::string& location = held.operations->location();
-  return location.substr(location.rfind('/') + 1);
-}
-
 // The snapshots that need not stay for the table's own sake.
 std::vector<int64_t> older_snapshots(const iceberg::TableMetadata& metadata) {
   std::vector<int64_t> ids;

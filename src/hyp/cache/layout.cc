@@ -151,6 +151,11 @@ std::vector<PartitionId> list_partitions(const std::string& cache_root, const st
   return partitions;
 }
 
+std::string table_dir_of(const HeldTable& held) {
+  const std::string& location = held.operations->location();
+  return location.substr(location.rfind('/') + 1);
+}
+
 std::string generation_folder(const std::string& partition_folder, const std::string& table_dir) {
   return join_path(partition_folder, table_dir);
 }

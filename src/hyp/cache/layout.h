@@ -37,6 +37,8 @@ void write_cursor(const std::string& partition_folder, const Cursor& cursor);  /
 // Partitions that have a cursor or a generation, sorted; of one dataset if it is given.
 std::vector<PartitionId> list_partitions(const std::string& cache_root, const std::optional<std::string>& dataset = {});
 
+// The name of the generation's directory, as a cursor has it.
+std::string table_dir_of(const HeldTable& held);
 // The table's directory of a generation, and the lock that its readers share.
 std::string generation_folder(const std::string& partition_folder, const std::string& table_dir);
 std::string generation_lock_path(const std::string& partition_folder, const std::string& table_dir);

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include <arrow/compute/api_vector.h>
-#include <arrow/compute/initialize.h>
 
+#include "base/arrow_compute.h"
 #include "base/arrow_status.h"
 #include "base/fault_point.h"
 #include "base/hash.h"
@@ -134,8 +134,7 @@ BatchPtr rows_where(const BatchPtr& batch, bool is_numbered) {
   if (wanted == 0 || wanted == rows) return wanted == 0 ? nullptr : batch;
   arrow::BooleanBuilder mask;
   for (int64_t row = 0; row < rows; ++row) check(mask.Append(numbers.IsValid(row) == is_numbered), "choose rows");
-  static const arrow::Status initialized = arrow::compute::Initialize();
-  check(initialized, "initialize Arrow's compute functions");
+  initialize_compute();
   return check(arrow::compute::Filter(batch, check(mask.Finish(), "choose rows")), "choose rows").record_batch();
 }
 

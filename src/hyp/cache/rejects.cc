@@ -69,16 +69,16 @@ int64_t RejectsFile::size_bytes() const {
   return info ? info->size_bytes : 0;
 }
 
-// visit(where a line begins in the file, the place that it decides): the lines for `spool_id` past `begin_bytes`.
-void RejectsFile::for_each_decided(const std::string& spool_id, int64_t begin_bytes,
+// visit(where a line begins in the file, the place that it decides): the lines for `spool_id` in [begin_bytes,
+// end_bytes).
+void RejectsFile::for_each_decided(const std::string& spool_id, int64_t begin_bytes, int64_t end_bytes,
                                    const std::function<void(int64_t, const LinePlace&)>& visit) const {
-  if (size_bytes() <= begin_bytes) return;
-  const int64_t end = settle();
+  if (end_bytes <= begin_bytes) return;
   const auto file = make_local_file_io()->open(path_);
   constexpr int64_t kStep = 4 << 20;
   std::string carried;  // a line cut by a step's end
-  for (int64_t at = begin_bytes; at < end;) {
-    const auto bytes = check(file->ReadAt(at, std::min(kStep, end - at)), "read " + path_);
+  for (int64_t at = begin_bytes; at < end_bytes;) {
+    const auto bytes = check(file->ReadAt(at, std::min(kStep, end_bytes - at)), "read " + path_);
     const int64_t carried_from = at - static_cast<int64_t>(carried.size());
     at += bytes->size();
     carried.append(reinterpret_cast<const char*>(bytes->data()), static_cast<size_t>(bytes->size()));
@@ -98,15 +98,17 @@ void RejectsFile::for_each_decided(const std::string& spool_id, int64_t begin_by
 
 std::set<LinePlace> RejectsFile::decided(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const {
   std::set<LinePlace> places;
-  for_each_decided(spool_id, begin_bytes, [&](int64_t, const LinePlace& place) {
+  if (size_bytes() <= begin_bytes) return places;
+  for_each_decided(spool_id, begin_bytes, settle(), [&](int64_t, const LinePlace& place) {
     if (place.frame >= from) places.insert(place);
   });
   return places;
 }
 
 int64_t RejectsFile::length_before(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const {
-  int64_t length = settle();
-  for_each_decided(spool_id, begin_bytes, [&](int64_t begin, const LinePlace& place) {
+  const int64_t end = settle();
+  int64_t length = end;
+  for_each_decided(spool_id, begin_bytes, end, [&](int64_t begin, const LinePlace& place) {
     if (place.frame >= from) length = std::min(length, begin);
   });
   return length;

@@ -44,7 +44,7 @@ class RejectsFile {
   int64_t length_before(const std::string& spool_id, SpoolPosition from, int64_t begin_bytes) const;
 
  private:
-  void for_each_decided(const std::string& spool_id, int64_t begin_bytes,
+  void for_each_decided(const std::string& spool_id, int64_t begin_bytes, int64_t end_bytes,
                         const std::function<void(int64_t, const LinePlace&)>& visit) const;
   int64_t settle() const;  // cuts a torn tail, syncs, and returns the length
   std::string path_, lock_path_;

@@ -9,12 +9,12 @@
 #include <unordered_map>
 
 #include <arrow/compute/api_vector.h>
-#include <arrow/compute/initialize.h>
 #include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
 #include <arrow/ipc/writer.h>
 #include <arrow/table.h>
 
+#include "base/arrow_compute.h"
 #include "base/arrow_status.h"
 #include "io/local.h"
 
@@ -23,11 +23,6 @@ namespace {
 
 using arrow::RecordBatch;
 using BatchPtr = std::shared_ptr<RecordBatch>;
-
-void initialize_compute() {
-  static const arrow::Status status = arrow::compute::Initialize();
-  check(status, "initialize Arrow's compute functions");
-}
 
 const int64_t* numbers_of(const RecordBatch& batch, int seq_column) {
   return static_cast<const arrow::Int64Array&>(*batch.column(seq_column)).raw_values();

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace firn::hyp {
-namespace {
-
-constexpr size_t kOpensKept = 64;  // as many as destinations keep (P10.7)
-
-}  // namespace
 
 std::string opens_property(const iceberg::TableMetadata& base, const std::vector<Open>& opens, int64_t seq) {
   std::vector<Open> kept;

@@ -1,6 +1,7 @@
 // The opens that a cache table's rows belong to (protocols P5.1, P9.3, P10.5).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "hyp/cache/cache.h"
 
 namespace firn::hyp {
+
+constexpr size_t kOpensKept = 64;  // of a table, and of a stream at its destination (P10.7)
 
 // Table properties of a table that had rows before firn wrote to it. Its legacy open issued (-rows, until].
 inline constexpr const char* kLegacyRowsProperty = "firn.legacy-rows";    // rows that got the numbers -(rows-1)…0

@@ -6,13 +6,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include <arrow/compute/api_vector.h>
-
 #include "base/arrow_status.h"
 #include "hyp/cache/sequence_bounds.h"
 #include "iceberg/commit/history.h"
 #include "iceberg/manifest/file_identity.h"
 #include "iceberg/scan/delete_cache.h"
+#include "iceberg/write/array_values.h"
 
 namespace firn::hyp {
 namespace {
@@ -141,10 +140,7 @@ class CarryOver {
         }
         if (rows.empty()) continue;
         rows_restored_ += static_cast<int64_t>(rows.size());
-        const arrow::Int64Array indices(static_cast<int64_t>(rows.size()), arrow::Buffer::Wrap(rows));
-        return check(arrow::compute::Take(batch, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()),
-                     "choose rows of an announced unit")
-            .record_batch();
+        return iceberg::take_rows(batch, rows);
       }
     });
   }

@@ -169,8 +169,7 @@ class Compaction {
     carry_retention(live, !generation.files().empty(), metadata);
     iceberg::SnapshotChange change;
     change.written_schema = metadata.schema();
-    change.summary = {
-        {"firn.compacted", held_.operations->location().substr(held_.operations->location().rfind('/') + 1)}};
+    change.summary = {{"firn.compacted", table_dir_of(held_)}};
     change.read_check = iceberg::ReadCheck();  // made from an empty table
     iceberg::PositionDeleteWriter vectors(cache_.io(), metadata);
     for (NewFile& file : generation.files()) {

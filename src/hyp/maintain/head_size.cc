@@ -41,6 +41,17 @@ struct FileDeletes {
 
 }  // namespace
 
+FileShape shape_without_deletes(const DataFile& file, const TableMetadata& metadata, int32_t seq_id) {
+  FileShape shape;
+  shape.partition = iceberg::partition_key(file.partition_spec_id, file.partition);
+  shape.bytes = file.file_size_bytes;
+  shape.rows = file.record_count;
+  shape.must_rewrite = !is_in_sequence(file, metadata, seq_id);
+  shape.lower = lowest_number(file, seq_id).value_or(shape.lower);
+  shape.upper = highest_number(file, seq_id).value_or(shape.upper);
+  return shape;
+}
+
 HeadTotals head_totals(const TableMetadata& metadata) {
   const iceberg::Snapshot* head = metadata.current_snapshot();
   if (head == nullptr) return {0, 0, 0, 0, 0};
@@ -78,13 +89,7 @@ HeadFiles look_at_head(const iceberg::LoadedTable& table, FileIO& io) {
         }
         continue;
       }
-      FileShape& shape = head.files.emplace_back();
-      shape.partition = iceberg::partition_key(manifest.partition_spec_id, file.partition);
-      shape.bytes = file.file_size_bytes;
-      shape.rows = file.record_count;
-      shape.must_rewrite = !is_in_sequence(file, metadata, seq_id);
-      shape.lower = lowest_number(file, seq_id).value_or(shape.lower);
-      shape.upper = highest_number(file, seq_id).value_or(shape.upper);
+      head.files.push_back(shape_without_deletes(file, metadata, seq_id));
       paths.push_back(file.file_path);
     }
   }

@@ -18,6 +18,9 @@ struct HeadTotals {
 };
 HeadTotals head_totals(const iceberg::TableMetadata& metadata);
 
+// Of a live data file, its deletes aside.
+FileShape shape_without_deletes(const iceberg::DataFile& file, const iceberg::TableMetadata& metadata, int32_t seq_id);
+
 // The live data files by the head's manifests, which are kept in memory (iceberg/commit/manifest_cache.h).
 // `metadata_bytes`: of the metadata file, the manifest list's entries and nothing older.
 struct HeadFiles {

@@ -4,8 +4,9 @@
 
 #include "base/arrow_status.h"
 #include "base/uri.h"
-#include "hyp/cache/sequence_bounds.h"
+#include "hyp/maintain/head_size.h"
 #include "iceberg/manifest/file_identity.h"
+#include "iceberg/scan/plan.h"
 
 namespace firn::hyp {
 namespace {
@@ -15,11 +16,7 @@ constexpr const char* kPositionColumn = "_pos";
 
 FileShape shape_of(const iceberg::FileScanTask& task, const iceberg::DataFile& file,
                    const iceberg::TableMetadata& metadata, int32_t seq_id) {
-  FileShape shape;
-  shape.partition = iceberg::partition_key(file.partition_spec_id, file.partition);
-  shape.bytes = file.file_size_bytes;
-  shape.rows = file.record_count;
-  shape.must_rewrite = !is_in_sequence(file, metadata, seq_id);
+  FileShape shape = shape_without_deletes(file, metadata, seq_id);
   for (const auto& deletes : task.deletes) {
     const bool is_of_this_file = deletes->content == iceberg::FileContent::position_deletes &&
                                  iceberg::single_data_file(*deletes) == file.file_path;
@@ -30,8 +27,6 @@ FileShape shape_of(const iceberg::FileScanTask& task, const iceberg::DataFile& f
     }
   }
   shape.rows_hidden = std::min(shape.rows_hidden, shape.rows);
-  shape.lower = lowest_number(file, seq_id).value_or(shape.lower);
-  shape.upper = highest_number(file, seq_id).value_or(shape.upper);
   return shape;
 }
 
@@ -46,17 +41,11 @@ std::string LiveTable::path_on_disk(const std::string& path) const {
 
 std::shared_ptr<arrow::RecordBatchReader> LiveTable::read(const LiveData& data, const iceberg::Schema& columns,
                                                           int64_t batch_rows_max) const {
-  const auto one = std::make_shared<iceberg::ScanPlan>();
-  one->snapshot_id = plan->snapshot_id;
-  one->table_schema = plan->table_schema;
-  one->projection = columns;
-  one->name_mapping = plan->name_mapping;
-  one->dropped_columns = plan->dropped_columns;
-  one->delete_cache = plan->delete_cache;
-  one->tasks.push_back(task(data));
+  iceberg::ScanPlan one = iceberg::one_task_plan(*plan, data.task);
+  one.projection = columns;
   iceberg::ScanOptions options;
   options.batch_rows_max = batch_rows_max;
-  return iceberg::read_task(one, 0, io, options);
+  return iceberg::read_task(std::make_shared<const iceberg::ScanPlan>(std::move(one)), 0, io, options);
 }
 
 LiveTable load_live(const HeldTable& held) {

@@ -8,13 +8,12 @@
 #include "base/log.h"
 #include "base/span.h"
 #include "hyp/cache/generations.h"
+#include "hyp/cache/table_opens.h"
 #include "hyp/maintain/head_size.h"
 #include "hyp/maintain/sink_positions.h"
 
 namespace firn::hyp {
 namespace {
-
-constexpr size_t kOpensKept = 64;  // whatever the rows: as many as destinations keep (P10.7)
 
 struct Candidate {
   PartitionId partition;
@@ -130,7 +129,7 @@ class Upkeep {
 
   void prune_opens() {
     const std::vector<Open> opens = cache_.sequence().opens();
-    if (opens.size() <= kOpensKept) return;
+    if (opens.size() <= kOpensKept) return;  // the latest stay whatever the rows
     int64_t oldest = opens[opens.size() - kOpensKept].from_seq;
     for (const PartitionId& partition : partitions_) {
       std::optional<int64_t> number;

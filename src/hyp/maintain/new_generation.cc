@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <arrow/compute/api_vector.h>
-
 #include "base/arrow_status.h"
 #include "base/clock.h"
 #include "base/fault_point.h"
@@ -16,6 +14,7 @@
 #include "hyp/cache/sequence_merge.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/write/append_writer.h"
+#include "iceberg/write/array_values.h"
 #include "iceberg/write/file_pages.h"
 #include "io/links.h"
 
@@ -26,14 +25,6 @@ constexpr int64_t kDecodedRatio = 8;  // memory of rows against their bytes in a
 constexpr int64_t kBatchRowsMin = 64, kBatchRowsMax = 16384;
 
 using BatchPtr = std::shared_ptr<arrow::RecordBatch>;
-
-BatchPtr take(const BatchPtr& batch, const std::vector<int64_t>& rows) {
-  if (static_cast<int64_t>(rows.size()) == batch->num_rows()) return batch;
-  const arrow::Int64Array indices(static_cast<int64_t>(rows.size()), arrow::Buffer::Wrap(rows));
-  return check(arrow::compute::Take(batch, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()),
-               "leave out duplicates")
-      .record_batch();
-}
 
 // How many files of the group may be open at once in a merge.
 int64_t merge_width(const LiveTable& live, const CompactionGroup& group) {
@@ -136,7 +127,9 @@ void NewGeneration::rewrite(const CompactionPlan& plan, size_t group, const Numb
       last = number;
       if (!dropped.contains(number)) kept.push_back(row);
     }
-    if (!kept.empty()) writer.write(take(batch, kept));
+    if (kept.empty()) continue;
+    const bool is_whole = static_cast<int64_t>(kept.size()) == batch->num_rows();
+    writer.write(is_whole ? batch : iceberg::take_rows(batch, kept));
   }
   rows_written_ += writer.rows_written();
   for (iceberg::DataFile& file : writer.finish()) files_.push_back({std::move(file), "", group, {}});

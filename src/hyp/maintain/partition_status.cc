@@ -142,8 +142,7 @@ void fill(PartitionStatus& status, Cache& cache) {
   const auto held = cache.hold(status.partition);
   if (!held) return;
   if (cursor) status.last_compaction = cursor->compaction;
-  const std::string& location = held->operations->location();
-  status.generation = location.substr(location.rfind('/') + 1);
+  status.generation = table_dir_of(*held);
   const iceberg::TableMetadata& metadata = *held->table.metadata;
   const HeadTotals totals = head_totals(metadata);
   status.rows = std::max<int64_t>(0, totals.rows_written.value_or(0) - totals.rows_deleted.value_or(0));

@@ -6,6 +6,35 @@
 
 namespace firn::hyp {
 
+namespace {
+
+SkippedRows parse_skipped(const Json& range, const std::string& where) {
+  if (!range.is_array() || range.size() != 3) {
+    fail(ErrorKind::corrupt, "{}: a skipped range is {}, not [since, until, open]", where, range.dump());
+  }
+  const Json members = {{"since", range[0]}, {"until", range[1]}, {"open", range[2]}};
+  return {get_seq(members, "since", where), get_seq(members, "until", where), get_string(members, "open", where)};
+}
+
+void keep_latest_opens(StreamOffsets& offsets) {
+  while (offsets.opens.size() > kOpensKept) {
+    const auto lowest = std::min_element(offsets.opens.begin(), offsets.opens.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    offsets.forgot = std::max(offsets.forgot.value_or(lowest->second), lowest->second);
+    offsets.opens.erase(lowest);
+  }
+}
+
+// `last`, or where the rows right above it were skipped, the end of those.
+int64_t past_skipped(const StreamOffsets& offsets, const std::string& open_id, int64_t last) {
+  for (const SkippedRows& range : offsets.skipped) {
+    if (range.open_id == open_id && range.since <= last && last < range.until) last = range.until;
+  }
+  return last;
+}
+
+}  // namespace
+
 std::string offset_property(const std::string& stream) { return "firn.offset." + stream; }
 
 StreamOffsets read_offsets(const iceberg::TableMetadata& table, const std::string& stream) {
@@ -19,6 +48,9 @@ StreamOffsets read_offsets(const iceberg::TableMetadata& table, const std::strin
   if (find_member(json, "forgot")) offsets.forgot = get_seq(json, "forgot", where);
   offsets.snapshot_id = find_int64(json, "snapshot", where);
   offsets.sequence = get_int64(json, "sequence", where);
+  if (find_member(json, "skipped")) {
+    for (const Json& range : get_array(json, "skipped", where)) offsets.skipped.push_back(parse_skipped(range, where));
+  }
   return offsets;
 }
 
@@ -29,6 +61,10 @@ std::string to_text(const StreamOffsets& offsets) {
   if (offsets.forgot) json["forgot"] = std::to_string(*offsets.forgot);
   if (offsets.snapshot_id) json["snapshot"] = *offsets.snapshot_id;
   json["sequence"] = offsets.sequence;
+  if (!offsets.skipped.empty()) json["skipped"] = Json::array();
+  for (const SkippedRows& range : offsets.skipped) {
+    json["skipped"].push_back({std::to_string(range.since), std::to_string(range.until), range.open_id});
+  }
   return json.dump();
 }
 
@@ -46,6 +82,42 @@ bool is_rolled_back(const iceberg::TableMetadata& table, const StreamOffsets& of
   return true;
 }
 
+std::optional<StreamOffsets> offsets_in_history(const iceberg::TableMetadata& table, const std::string& stream,
+                                                const StreamOffsets& offsets) {
+  StreamOffsets left;
+  left.forgot = offsets.forgot;
+  left.skipped = offsets.skipped;
+  const iceberg::Snapshot* step = table.current_snapshot();
+  bool is_cut = false;
+  while (step) {
+    const auto& summary = step->summary;
+    if (const auto of = summary.find("firn.stream"); of != summary.end() && of->second == stream) {
+      const Json unit = summary;
+      const int64_t until = get_seq(unit, "firn.until", table.location);
+      left.opens.try_emplace(get_string(unit, "firn.open", table.location), until);  // the newest of each comes first
+      if (!left.snapshot_id) {
+        left.snapshot_id = step->snapshot_id;
+        left.sequence = step->sequence_number;
+      }
+    }
+    const iceberg::Snapshot* parent =
+        step->parent_snapshot_id ? table.find_snapshot(*step->parent_snapshot_id) : nullptr;
+    is_cut = step->parent_snapshot_id && !parent;
+    step = parent;
+  }
+  if (is_cut) {
+    if (left.opens.empty()) return std::nullopt;
+    // A stream's opens come one after another, so those that end below what is left were all there before it.
+    const auto by_last = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const int64_t newest = std::max_element(left.opens.begin(), left.opens.end(), by_last)->second;
+    for (const auto& [open_id, last] : offsets.opens) {
+      if (last < newest) left.opens.try_emplace(open_id, last);
+    }
+  }
+  for (auto& [open_id, last] : left.opens) last = past_skipped(left, open_id, last);
+  return left;
+}
+
 UnitVerdict judge(const StreamOffsets& offsets, bool rolled_back, const PendingUnit& unit, const std::string& where) {
   if (rolled_back) return UnitVerdict::refuse;
   const auto known = offsets.opens.find(unit.open_id);
@@ -59,18 +131,43 @@ UnitVerdict judge(const StreamOffsets& offsets, bool rolled_back, const PendingU
          "{}: it keeps the last {} opens of a stream, and whether it ever had rows ({}, {}] of open {} it no longer "
          "knows (it "
          "forgot up to {}); compare the rows, then send them to a new table under a new sink name",
-         where, kOpensKeptMax, unit.since, unit.until, unit.open_id, *offsets.forgot);
+         where, kOpensKept, unit.since, unit.until, unit.open_id, *offsets.forgot);
   }
   return UnitVerdict::take;
 }
 
 StreamOffsets advanced(StreamOffsets offsets, const PendingUnit& unit) {
   offsets.opens[unit.open_id] = unit.until;
-  while (offsets.opens.size() > kOpensKeptMax) {
-    const auto lowest = std::min_element(offsets.opens.begin(), offsets.opens.end(),
-                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    offsets.forgot = std::max(offsets.forgot.value_or(lowest->second), lowest->second);
-    offsets.opens.erase(lowest);
+  keep_latest_opens(offsets);
+  return offsets;
+}
+
+StreamOffsets moved(StreamOffsets offsets, const std::string& open_id, int64_t open_since, int64_t last) {
+  const auto known = offsets.opens.find(open_id);
+  const int64_t from = known == offsets.opens.end() ? open_since : known->second;
+  if (last > from) {
+    SkippedRows more{from, last, open_id};
+    std::erase_if(offsets.skipped, [&](const SkippedRows& range) {
+      if (range.open_id != open_id || range.until < more.since || range.since > more.until) return false;
+      more.since = std::min(more.since, range.since);
+      more.until = std::max(more.until, range.until);
+      return true;
+    });
+    offsets.skipped.push_back(more);
+    std::sort(offsets.skipped.begin(), offsets.skipped.end());
+    const size_t kept = std::min(offsets.skipped.size(), kSkippedKept);
+    offsets.skipped.erase(offsets.skipped.begin(), offsets.skipped.end() - static_cast<std::ptrdiff_t>(kept));
+  } else {
+    for (SkippedRows& range : offsets.skipped) {
+      if (range.open_id == open_id) range.until = std::min(range.until, last);
+    }
+    std::erase_if(offsets.skipped, [](const SkippedRows& range) { return range.since >= range.until; });
+  }
+  if (last > open_since) {
+    offsets.opens[open_id] = last;
+    keep_latest_opens(offsets);
+  } else {
+    offsets.opens.erase(open_id);
   }
   return offsets;
 }

@@ -1,25 +1,39 @@
 // What an archive table says of one stream: the property firn.offset.<stream> (P3.3, P10.7). Values only.
 //
-//   {"opens": {"<openId>": "<last>", …}, "forgot": "<number>", "snapshot": <id>, "sequence": <number>}
+//   {"opens": {"<openId>": "<last>", …}, "forgot": "<number>", "snapshot": <id>, "sequence": <number>,
+//    "skipped": [["<since>", "<until>", "<openId>"], …]}
+//
+// "skipped": rows (since, until] of the open that a reset passed over and that were never sent (P10.6), which a reader
+// of a queryable archive takes from the cache (P13.1). Ranges of one open that touch are one; of more than
+// kSkippedKept the lowest are dropped, whose rows leave the cache first.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "hyp/cache/table_opens.h"
 #include "hyp/sink/watermark.h"
 #include "iceberg/metadata/table_metadata.h"
 
 namespace firn::hyp {
 
-constexpr size_t kOpensKeptMax = 64;  // P10.7
+constexpr size_t kSkippedKept = 256;
+
+struct SkippedRows {
+  int64_t since = 0, until = 0;  // (since, until]
+  std::string open_id;
+  auto operator<=>(const SkippedRows&) const = default;
+};
 
 struct StreamOffsets {
-  std::map<std::string, int64_t> opens;  // last number of each, of the latest kOpensKeptMax
+  std::map<std::string, int64_t> opens;  // last number of each, of the latest kOpensKept
   std::optional<int64_t> forgot;         // highest last number of those no longer kept
   std::optional<int64_t> snapshot_id;    // that brought the stream's last rows; nullopt: it had no rows yet
   int64_t sequence = 0;                  // that snapshot's
+  std::vector<SkippedRows> skipped;      // ascending
 };
 
 std::string offset_property(const std::string& stream);
@@ -31,6 +45,12 @@ std::string to_text(const StreamOffsets& offsets);
 // Looks no further down than its sequence number; where the history is cut above that, they are taken as there.
 bool is_rolled_back(const iceberg::TableMetadata& table, const StreamOffsets& offsets);
 
+// What main's history still has of the stream after a rollback: its units say in their snapshots' summaries what they
+// brought. Opens of which none is left are gone, where the history is cut only those above the newest that is left.
+// nullopt: it is cut, and none is left, so it cannot be told.
+std::optional<StreamOffsets> offsets_in_history(const iceberg::TableMetadata& table, const std::string& stream,
+                                                const StreamOffsets& offsets);
+
 enum class UnitVerdict : uint8_t {
   take,    // the unit comes next
   landed,  // its rows are there
@@ -41,5 +61,9 @@ UnitVerdict judge(const StreamOffsets& offsets, bool rolled_back, const PendingU
 
 // `offsets` once the unit's rows are in. Set snapshot_id and sequence beside it.
 StreamOffsets advanced(StreamOffsets offsets, const PendingUnit& unit);
+
+// `offsets` once a reset made `last` the open's last number (P10.6). `open_since` is the open's first number less one:
+// an open that ends there is no longer listed. What is passed over is skipped; what comes again no longer is.
+StreamOffsets moved(StreamOffsets offsets, const std::string& open_id, int64_t open_since, int64_t last);
 
 }  // namespace firn::hyp

@@ -5,7 +5,6 @@
 #include <set>
 
 #include <arrow/array/util.h>
-#include <arrow/compute/api_vector.h>
 #include <arrow/util/byte_size.h>
 
 #include "base/arrow_status.h"
@@ -17,21 +16,13 @@
 #include "iceberg/rows/merge_source.h"
 #include "iceberg/rows/row_change.h"
 #include "iceberg/scan/projection.h"
+#include "iceberg/write/array_values.h"
 
 namespace firn::iceberg {
 
 namespace {
 
 constexpr int64_t kTakeRowsMax = 65536;
-
-template <class T>
-std::shared_ptr<arrow::RecordBatch> take(const std::shared_ptr<arrow::RecordBatch>& batch, const std::vector<T>& rows) {
-  using ArrayType = typename arrow::CTypeTraits<T>::ArrayType;
-  const auto indices =
-      std::make_shared<ArrayType>(static_cast<int64_t>(rows.size()), arrow::Buffer::Wrap(rows.data(), rows.size()));
-  return check(arrow::compute::Take(batch, indices, arrow::compute::TakeOptions::NoBoundsCheck()), "take rows")
-      .record_batch();
-}
 
 int column_index(const Schema& schema, int32_t id) {
   const auto& fields = schema.fields();
@@ -171,7 +162,7 @@ class RangeMerge {
       const auto target = arrow::RecordBatch::Make(arrow::schema({arrow::field("_row_id", arrow::int64())}),
                                                    static_cast<int64_t>(source_rows.size()),
                                                    arrow::ArrayVector{check(row_ids.Finish(), "take row ids")});
-      write_updates(take(range_.rows(), source_rows), target, columns);
+      write_updates(take_rows(range_.rows(), source_rows), target, columns);
     }
   }
 
@@ -197,14 +188,14 @@ class RangeMerge {
         source_rows.push_back(updates[next++].source_row);
       }
       if (target_rows.empty()) return;
-      auto target = take(batch, target_rows);
-      auto source = take(range_.rows(), source_rows);
+      auto target = take_rows(batch, target_rows);
+      auto source = take_rows(range_.rows(), source_rows);
       if (options_.skip_equal) {
         const std::vector<int64_t> differing = differing_rows(*source, *target, columns);
         if (differing.empty()) return;
         if (static_cast<int64_t>(differing.size()) < target->num_rows()) {
-          target = take(target, differing);
-          source = take(source, differing);
+          target = take_rows(target, differing);
+          source = take_rows(source, differing);
         }
       }
       const auto& gone = static_cast<const arrow::Int64Array&>(*target->column(position_column));
@@ -258,7 +249,7 @@ class RangeMerge {
     std::vector<uint32_t> rows;
     const auto flush = [&] {
       if (rows.empty()) return;
-      const auto source = take(range_.rows(), rows);
+      const auto source = take_rows(range_.rows(), rows);
       arrow::ArrayVector columns;
       for (const Field& field : change_.written_schema().fields()) {
         const int in_source = column_index(source_.schema(), field.id);

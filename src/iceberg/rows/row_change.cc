@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <arrow/compute/api_vector.h>
-
 #include "base/arrow_status.h"
 #include "base/log.h"
 #include "base/parallel.h"
@@ -13,6 +11,8 @@
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/puffin/puffin.h"
 #include "iceberg/scan/delete_cache.h"
+#include "iceberg/scan/plan.h"
+#include "iceberg/write/array_values.h"
 #include "iceberg/write/delete_writer.h"
 
 namespace firn::iceberg {
@@ -80,28 +80,16 @@ std::optional<int64_t> known_deleted(const FileScanTask& task, FileIO& io, Delet
 }  // namespace
 
 OneFilePlan one_file_plan(const ScanPlan& plan, size_t task_index) {
-  auto one = std::make_shared<ScanPlan>();
-  one->snapshot_id = plan.snapshot_id;
-  one->table_schema = plan.table_schema;
-  one->projection = plan.projection;
-  one->name_mapping = plan.name_mapping;
-  one->dropped_columns = plan.dropped_columns;
-  one->delete_cache = plan.delete_cache;
-  one->tasks.push_back(plan.tasks.at(task_index));
-  one->tasks.back().residual = nullptr;
-  return one;
+  ScanPlan one = one_task_plan(plan, task_index);
+  one.filter = nullptr;
+  one.tasks[0].residual = nullptr;
+  return std::make_shared<const ScanPlan>(std::move(one));
 }
 
 std::shared_ptr<const ScanPlan> undeleted_plan(const ScanPlan& plan, size_t task_index) {
-  auto one = std::make_shared<ScanPlan>();
-  one->snapshot_id = plan.snapshot_id;
-  one->table_schema = plan.table_schema;
-  one->projection = plan.projection;
-  one->name_mapping = plan.name_mapping;
-  one->filter = plan.filter;
-  one->tasks.push_back(plan.tasks.at(task_index));
-  one->tasks.back().deletes.clear();
-  return one;
+  ScanPlan one = one_task_plan(plan, task_index);
+  one.tasks[0].deletes.clear();
+  return std::make_shared<const ScanPlan>(std::move(one));
 }
 
 ExpressionPtr unbound(const Expression& filter, const Schema& schema) {
@@ -191,18 +179,11 @@ int64_t RowChange::batch_rows(const DataFile& file) const {
 
 void RowChange::read(const std::shared_ptr<const ScanPlan>& plan, size_t task_index, const Schema& columns,
                      const std::function<void(const std::shared_ptr<arrow::RecordBatch>&)>& visit) const {
-  const auto projected = std::make_shared<ScanPlan>();
-  projected->snapshot_id = plan->snapshot_id;
-  projected->table_schema = plan->table_schema;
-  projected->projection = columns;
-  projected->name_mapping = plan->name_mapping;
-  projected->filter = plan->filter;
-  projected->dropped_columns = plan->dropped_columns;
-  projected->delete_cache = plan->delete_cache;
-  projected->tasks.push_back(plan->tasks.at(task_index));
+  ScanPlan one = one_task_plan(*plan, task_index);
+  one.projection = columns;
   ScanOptions options;
   options.batch_rows_max = batch_rows(plan->tasks[task_index].file);
-  const auto reader = read_task(projected, 0, io_, options);
+  const auto reader = read_task(std::make_shared<const ScanPlan>(std::move(one)), 0, io_, options);
   while (true) {
     std::shared_ptr<arrow::RecordBatch> batch;
     check(reader->ReadNext(&batch), plan->tasks[task_index].file.file_path);
@@ -264,12 +245,7 @@ void RowChange::rewrite(Taken& taken) {
     }
     if (kept.empty()) return;
     std::shared_ptr<arrow::RecordBatch> rows = check(batch->RemoveColumn(position_column), "rewrite " + file.file_path);
-    if (static_cast<int64_t>(kept.size()) < batch->num_rows()) {
-      const arrow::Int64Array indices(static_cast<int64_t>(kept.size()), arrow::Buffer::Wrap(kept));
-      rows = check(arrow::compute::Take(rows, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()),
-                   "rewrite " + file.file_path)
-                 .record_batch();
-    }
+    if (static_cast<int64_t>(kept.size()) < batch->num_rows()) rows = take_rows(rows, kept);
     write(rows);
   });
   taken.positions = PositionSet();

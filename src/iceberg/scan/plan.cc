@@ -246,6 +246,19 @@ void plan_files(const TableMetadata& metadata, FileIO& io, const ScanOptions& op
   attach_deletes(in, plan);
 }
 
+ScanPlan one_task_plan(const ScanPlan& plan, size_t task_index) {
+  ScanPlan one;
+  one.snapshot_id = plan.snapshot_id;
+  one.table_schema = plan.table_schema;
+  one.projection = plan.projection;
+  one.name_mapping = plan.name_mapping;
+  one.filter = plan.filter;
+  one.tasks.push_back(plan.tasks.at(task_index));
+  one.dropped_columns = plan.dropped_columns;
+  one.delete_cache = plan.delete_cache;
+  return one;
+}
+
 ScanPlan plan_snapshot(const TableMetadata& metadata, FileIO& io, const ScanOptions& options,
                        ScanExplanation* explanation) {
   const SnapshotChoice choice = choose_snapshot(metadata, options);

@@ -23,6 +23,9 @@ void plan_files(const TableMetadata& metadata, FileIO& io, const ScanOptions& op
 // A plan without tasks: table schema, projection, filter and name mapping.
 ScanPlan plan_columns(const TableMetadata& metadata, const Schema& table_schema, const ScanOptions& options);
 
+// `plan` with one of its tasks alone, for a reader that then changes what is read of it.
+ScanPlan one_task_plan(const ScanPlan& plan, size_t task_index);
+
 // As plan_scan, explained if `explanation` is given.
 ScanPlan plan_snapshot(const TableMetadata& metadata, FileIO& io, const ScanOptions& options,
                        ScanExplanation* explanation);

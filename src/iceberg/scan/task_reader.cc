@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include <arrow/compute/api_vector.h>
-#include <arrow/compute/initialize.h>
 #include <arrow/datum.h>
 
+#include "base/arrow_compute.h"
 #include "base/arrow_status.h"
 #include "iceberg/expr/row_filter.h"
 #include "iceberg/parquet/array_adapter.h"
@@ -67,12 +67,6 @@ std::shared_ptr<arrow::BooleanArray> as_mask(const std::vector<uint8_t>& live) {
     if (live[row] != 0) bits->mutable_data()[row / 8] |= static_cast<uint8_t>(1 << (row % 8));
   }
   return std::make_shared<arrow::BooleanArray>(rows, std::move(bits));
-}
-
-// Arrow keeps most kernels in a library of their own since version 21, registered by this call.
-void use_compute_kernels() {
-  static const arrow::Status status = arrow::compute::Initialize();
-  check(status, "register Arrow's compute kernels");
 }
 
 }  // namespace
@@ -136,7 +130,7 @@ std::vector<RowGroupChoice> TaskReader::explain() {
 }
 
 void TaskReader::open() {
-  use_compute_kernels();
+  initialize_compute();
   choose_columns();
   DeleteCache* cache = plan_.delete_cache.get();
   deleted_ = load_deleted_positions(task_, io_, cache);

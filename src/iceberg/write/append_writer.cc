@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include <arrow/compute/api_vector.h>
 #include <arrow/util/byte_size.h>
 
 #include "base/arrow_status.h"
@@ -13,6 +12,7 @@
 #include "base/uri.h"
 #include "base/uuid.h"
 #include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/write/array_values.h"
 #include "iceberg/write/delete_writer.h"
 #include "iceberg/write/partitioner.h"
 #include "iceberg/write/row_sorter.h"
@@ -156,18 +156,18 @@ struct AppendWriter::State {
     std::vector<int64_t> sorter_rows;
     for (auto& [partition, indices] : rows) {
       if (streams(partition)) {
-        open_files.try_emplace(partition);  // so that no thread changes the map
+        open_file(partition);  // here, so that no thread changes the map, and names follow the partitions' order
         streamed.emplace_back(partition, std::move(indices));
       } else {
         sorter_rows.insert(sorter_rows.end(), indices.begin(), indices.end());
       }
     }
     parallel_for(streamed.size(), batch->num_rows() < kParallelRowsMin ? 1 : threads,
-                 [&](size_t i) { write_to_partition(streamed[i].first, take(batch, streamed[i].second)); });
+                 [&](size_t i) { write_to_partition(streamed[i].first, take_rows(batch, streamed[i].second)); });
     shrink_open_files();
     if (sorter_rows.empty()) return;
     std::sort(sorter_rows.begin(), sorter_rows.end());
-    sorter.add(take(batch, sorter_rows));
+    sorter.add(take_rows(batch, sorter_rows));
   }
 
   void fan_out_rows(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& rows) {
@@ -189,17 +189,15 @@ struct AppendWriter::State {
     return false;
   }
 
-  static std::shared_ptr<arrow::RecordBatch> take(const std::shared_ptr<arrow::RecordBatch>& batch,
-                                                  const std::vector<int64_t>& rows) {
-    const arrow::Int64Array indices(static_cast<int64_t>(rows.size()), arrow::Buffer::Wrap(rows));
-    return check(arrow::compute::Take(batch, indices.Slice(0), arrow::compute::TakeOptions::NoBoundsCheck()),
-                 "split rows by partition")
-        .record_batch();
-  }
-
   void write_file(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& batch) {
     write_to_partition(partition, batch);
     shrink_open_files();
+  }
+
+  std::unique_ptr<ParquetFileWriter>& open_file(uint32_t partition) {
+    std::unique_ptr<ParquetFileWriter>& file = open_files[partition];
+    if (!file) file = std::make_unique<ParquetFileWriter>(*io, next_path(partition), schema, parquet_options);
+    return file;
   }
 
   // Several threads may call it, each for a partition of its own that `open_files` already has.
@@ -211,8 +209,7 @@ struct AppendWriter::State {
     for (int64_t first = 0; first < batch->num_rows(); first += step) {
       // Opened when there is a row for it, and kept as null between two files: its partition goes on being written
       // through.
-      std::unique_ptr<ParquetFileWriter>& file = open_files[partition];
-      if (!file) file = std::make_unique<ParquetFileWriter>(*io, next_path(partition), schema, parquet_options);
+      const std::unique_ptr<ParquetFileWriter>& file = open_file(partition);
       file->write(step >= batch->num_rows() ? *batch : *batch->Slice(first, step));
       if (file->bytes_written() >= target_bytes) close_file(partition);
     }
@@ -283,6 +280,9 @@ struct AppendWriter::State {
     });
     if (open) close_file(*open);
     open_files.clear();
+    const auto name = [](const DataFile& file) { return file.file_path.substr(file.file_path.rfind('/') + 1); };
+    std::sort(files.begin(), files.end(),  // as they were begun, whichever was closed first
+              [&](const DataFile& a, const DataFile& b) { return name(a) < name(b); });
     finished = true;
     return std::move(files);
   }

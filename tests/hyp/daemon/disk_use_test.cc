@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "io/links.h"
 #include "io/local.h"
 #include "support/temp_folder.h"
 
@@ -17,7 +18,7 @@ TEST(DiskUse, CountsEachFileOnceUnderHoweverManyNames) {
   EXPECT_EQ(bytes_below(folder.path()), 0);
   replace_file(folder / "a/b/one", std::string(1000, 'x'));
   replace_file(folder / "two", std::string(10, 'x'));
-  hard_link(folder / "a/b/one", folder / "c/same");
+  hard_link_all({{folder / "a/b/one", folder / "c/same"}});
   std::filesystem::create_symlink(folder / "a", folder / "elsewhere");
   EXPECT_EQ(bytes_below(folder.path()), 1010);
 }
