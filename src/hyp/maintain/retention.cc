@@ -1,6 +1,8 @@
 #include "hyp/maintain/retention.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "base/civil_time.h"
 #include "base/fault_point.h"
@@ -30,12 +32,44 @@ bool has_numbered_rows(const Cache& cache, const PartitionId& partition) {
   return !held || has_numbers(*held->table.metadata);
 }
 
+// Looks of this process that found nothing to do without reading a data file: the table does not say so, since that
+// would be a commit, and the next look would open the same manifests. One a partition.
+class IdleLooks {
+ public:
+  std::optional<RetentionState> find(const std::string& partition) {
+    const std::lock_guard guard(mutex_);
+    const auto found = looks_.find(partition);
+    return found == looks_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void note(const std::string& partition, const RetentionState& look) {
+    const std::lock_guard guard(mutex_);
+    looks_[partition] = look;
+  }
+  void forget(const std::string& partition) {
+    const std::lock_guard guard(mutex_);
+    looks_.erase(partition);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, RetentionState> looks_;
+};
+
+IdleLooks& idle_looks() {
+  static IdleLooks looks;
+  return looks;
+}
+
 // One partition at one time. Requires the partition lock.
 class Retention {
  public:
   Retention(Cache& cache, const PartitionId& partition, const RetentionConfig& config, int64_t now_ms,
             const HeldTable& held)
-      : config_(cache.config()), partition_(partition), held_(held), metadata_(*held.table.metadata) {
+      : config_(cache.config()),
+        partition_(partition),
+        key_(config_.cache_root + "/" + partition.logical_path()),
+        held_(held),
+        metadata_(*held.table.metadata) {
     const DatasetConfig dataset = cache.dataset_config(partition.dataset);
     age_ = row_age(metadata_.schema(), dataset);
     look_.table_uuid = metadata_.table_uuid;
@@ -53,10 +87,13 @@ class Retention {
     known_ = read_retention_state(metadata_);
     const std::vector<SinkPosition> sinks = sink_positions(config_, partition_);
     look_.positions = positions_text(sinks);
-    if (is_unchanged()) {
-      report_.rows_waiting = known_->rows_waiting;
+    const std::optional<RetentionState> idle = idle_looks().find(key_);
+    for (const auto& state : {known_, idle}) {
+      if (!is_unchanged_since(state)) continue;
+      report_.rows_waiting = state->rows_waiting;
       return report_;
     }
+    idle_looks().forget(key_);
     found_ = find_overdue_rows(metadata_, held_.operations->io(), age_, look_, sinks, known_);
     look_.rows_waiting = found_.rows_waiting;
     look_.waiting = found_.waiting;
@@ -70,15 +107,17 @@ class Retention {
       remove_rows();
     } else if (found_.files_read > 0 || found_.rows_waiting != (known_ ? known_->rows_waiting : RowsBySink())) {
       remember();
+    } else {
+      idle_looks().note(key_, look_);
     }
     return report_;
   }
 
  private:
   // Nothing could have become old, and nothing that is old could have become free to go.
-  bool is_unchanged() const {
-    return known_ && known_->is_same_look(look_) && known_->sequence >= look_.sequence &&
-           (!known_->waiting || known_->positions == look_.positions);
+  bool is_unchanged_since(const std::optional<RetentionState>& state) const {
+    return state && state->is_same_look(look_) && state->sequence >= look_.sequence &&
+           (!state->waiting || state->positions == look_.positions);
   }
 
   void remove_rows() {
@@ -134,6 +173,7 @@ class Retention {
 
   const Config& config_;
   const PartitionId& partition_;
+  const std::string key_;  // of the idle looks
   const HeldTable& held_;
   const TableMetadata& metadata_;
   RowAge age_;

@@ -285,6 +285,25 @@ TEST_F(Maintain, OneStoppedWithinACompactionChangesNothingAndReportsNoProblem) {
   EXPECT_EQ(list_generations(cache.folder(kLogs)), Lines{"table-1"});
 }
 
+TEST_F(Maintain, WhereNothingIsOldATickOpensNothingUntilTheNextHour) {
+  DatasetConfig& logs = box.declare("logs");
+  logs.retention.days = 30;
+  const auto io = std::make_shared<CountingIO>();
+  Cache cache(box.config, io);
+  flush_many(cache, 2, 5);
+  const int64_t now = now_ms() / 3'600'000 * 3'600'000;
+  apply_retention(cache, kLogs, now);
+  const size_t opened = io->opened().size();
+  for (int tick = 1; tick < 4; ++tick) EXPECT_EQ(apply_retention(cache, kLogs, now + tick * 60'000).rows_removed, 0);
+  EXPECT_EQ(io->opened().size(), opened);
+  apply_retention(cache, kLogs, now + 3'600'000);
+  EXPECT_GT(io->opened().size(), opened) << "rows may have become old by then";
+  flush_many(cache, 1, 5);
+  const size_t after_flush = io->opened().size();
+  apply_retention(cache, kLogs, now + 3'600'000);
+  EXPECT_GT(io->opened().size(), after_flush) << "rows came that nobody looked at";
+}
+
 TEST_F(Maintain, WhatRetentionFoundIsKnownAfterACompactionToo) {
   DatasetConfig& logs = box.declare("logs");
   logs.primary_timestamp_column = "at";
