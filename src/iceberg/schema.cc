@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "iceberg/full_names.h"
 
 namespace firn::iceberg {
 namespace {
@@ -407,7 +408,10 @@ EvolvedSchema union_by_name(const Schema& current, const Schema& wanted, int32_t
   Union merge(current, last_column_id, format_version);
   auto fields = merge.fields(current.fields(), wanted.fields(), "");
   if (!merge.changed()) return {current, last_column_id, false};
-  return {Schema(std::move(fields), current.schema_id(), current.identifier_field_ids()), merge.last_id(), true};
+  EvolvedSchema evolved = {Schema(std::move(fields), current.schema_id(), current.identifier_field_ids()),
+                           merge.last_id(), true};
+  if (!repeated_full_name(current)) check_full_names(evolved.schema);  // else it was so before
+  return evolved;
 }
 
 NameMapping name_mapping_from_json(const Json& json, std::string_view where) {

@@ -105,7 +105,7 @@ class PartitionWriter {
   void remove(const Written& written);
 
  private:
-  enum class OtherColumns : uint8_t { left_out, refused };
+  enum class OtherColumns : uint8_t { rejected, refused };
   std::optional<Written> write(OtherColumns added, OtherColumns contradicted);
   void widen(const Schema& wanted);
   Schema infer(const std::vector<Job>& jobs, const Schema& known) const {
@@ -140,8 +140,10 @@ std::optional<Written> PartitionWriter::write(OtherColumns added, OtherColumns c
   iceberg::AppendWriter writer(table_io(), *metadata_, options);
   const auto columns = iceberg::to_arrow_schema(metadata_->schema());
   const Schema parsed_columns = config_.schema ? with_required(visible(), *config_.schema) : visible();
+  RowParserOptions parser = parser_options(config_);
+  parser.schema_is_complete = added == OtherColumns::rejected;
   run_ordered(
-      jobs_.size(), [&](size_t i) { return parse_job(jobs_[i], parsed_columns, parser_options(config_)); },
+      jobs_.size(), [&](size_t i) { return parse_job(jobs_[i], parsed_columns, parser); },
       [&](ParsedJob&& job) {
         is_refused = (job.has_new_columns && added == OtherColumns::refused) ||
                      (job.has_rejected_columns && contradicted == OtherColumns::refused);
@@ -170,13 +172,13 @@ Written PartitionWriter::write_new() {
     const auto sample_size = static_cast<ptrdiff_t>(std::min(kSampleJobs, jobs_.size()));
     choose(infer({jobs_.begin(), jobs_.begin() + sample_size}, known));
     const bool is_sample_all = static_cast<size_t>(sample_size) == jobs_.size();
-    const OtherColumns others = is_sample_all ? OtherColumns::left_out : OtherColumns::refused;
+    const OtherColumns others = is_sample_all ? OtherColumns::rejected : OtherColumns::refused;
     if (auto written = write(others, others)) return std::move(*written);
     choose(infer(jobs_, known));
   } else {
     choose(known);
   }
-  return std::move(*write(OtherColumns::left_out, OtherColumns::left_out));
+  return std::move(*write(OtherColumns::rejected, OtherColumns::rejected));
 }
 
 // `wanted` in the table before any file needs it (P2).
@@ -194,12 +196,12 @@ Written PartitionWriter::write_existing(HeldTable held) {
   // rows before it lack it.
   if (config_.schema) widen(merge_schemas(visible(), *config_.schema, partition_.dataset));
   if (config_.allow_new_columns) {
-    if (auto written = write(OtherColumns::refused, OtherColumns::left_out)) return std::move(*written);
+    if (auto written = write(OtherColumns::refused, OtherColumns::rejected)) return std::move(*written);
     const FileLock schema_lock = lock_dataset_schema(cache_, partition_.dataset);
     const Schema known = merge_schemas(visible(), cache_.dataset_schema(partition_.dataset), partition_.dataset);
     widen(infer(jobs_, known));
   }
-  return std::move(*write(OtherColumns::left_out, OtherColumns::left_out));
+  return std::move(*write(OtherColumns::rejected, OtherColumns::rejected));
 }
 
 void PartitionWriter::commit(const Written& written, const std::string& spool_id, SpoolPosition until) {

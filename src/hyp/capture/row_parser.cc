@@ -263,6 +263,11 @@ bool RowParser::parse_unknown_field(const ColumnParser& parser, std::string_view
   names.emplace_back(name);
   bool decides = false;
   if (!scanner_.skip_value(depth + 1, decides)) return reject_malformed();
+  if (decides && options_.schema_is_complete) {
+    return reject(path,
+                  "another column has this full name, or one that begins so: a name with a dot names a member of a "
+                  "struct, too");
+  }
   line_has_new_columns_ |= decides;
   return true;
 }

@@ -33,6 +33,9 @@ struct ParsedRows {
 
 struct RowParserOptions {
   bool new_columns_rejected = false;  // else they are reported, and their values left out of the batch
+  // Whether the schema has all that SchemaInference made of these lines. A column that it still lacks has the full name
+  // of another ("a.b", and a member b of a struct a), and its line is rejected.
+  bool schema_is_complete = false;
   int64_t row_bytes_max = 8 << 20;
 };
 
@@ -56,9 +59,9 @@ ParsedRows parse_rows(std::string_view text, const iceberg::Schema& schema, cons
 // The columns of the text's well-formed lines as a schema, for union_by_name with what the table has: booleans, long,
 // double (where integers and fractions mix), string, struct and list by shape; in first-seen order; all optional; ids
 // fresh from 1. Where lines disagree the first one decides, and parse_rows rejects the others. Columns that are null or
-// empty everywhere, and those whose names parse_rows rejects, are left out. `known` decides the types of the columns
-// that it has, and grows by fields of structs alone. The result depends on the lines and their order, not on how they
-// were cut into texts or merged. One thread.
+// empty everywhere, those whose names parse_rows rejects, and those with the full name of one before are left out.
+// `known` decides the types of the columns that it has, and grows by fields of structs alone. The result depends on the
+// lines and their order, not on how they were cut into texts or merged. One thread.
 class SchemaInference {
  public:
   // `timestamp_column`: strings there that are timestamps make it timestamptz (primaryTimestampColumn); empty: none.

@@ -336,6 +336,52 @@ bool SchemaInference::State::observe_object(Observed& observed, int depth) {
   return std::adjacent_find(entry_keys.begin(), entry_keys.end()) == entry_keys.end();
 }
 
+namespace {
+
+// Leaves out what has the full name of a column before it: other engines refuse a table where two columns have one
+// ("a.b", and the member b of a struct a).
+class FullNames {
+ public:
+  explicit FullNames(const iceberg::Schema& known) { add(known.fields(), ""); }
+
+  // Of `fields` those that `known`, their like in the schema, has, and of the others those whose names are still free.
+  std::vector<Field> without_repeated(const std::vector<Field>& fields, const std::vector<Field>& known,
+                                      const std::string& prefix = "") {
+    std::vector<Field> kept;
+    for (Field field : fields) {
+      const auto same_name = [&](const Field& other) { return other.name == field.name; };
+      const auto old = std::find_if(known.begin(), known.end(), same_name);
+      if (old == known.end()) {
+        if (is_any_taken(field, prefix)) continue;
+        add({field}, prefix);
+      } else if (field.type->id() == TypeId::struct_ && old->type->id() == TypeId::struct_) {
+        field.type =
+            Type::struct_of(without_repeated(field.type->fields(), old->type->fields(), prefix + field.name + "."));
+      }
+      kept.push_back(std::move(field));
+    }
+    return kept;
+  }
+
+ private:
+  void add(const std::vector<Field>& fields, const std::string& prefix) {
+    for (const Field& field : fields) {
+      names_.insert(prefix + field.name);
+      add(field.type->fields(), prefix + field.name + ".");
+    }
+  }
+  bool is_any_taken(const Field& field, const std::string& prefix) const {
+    const std::string name = prefix + field.name;
+    const std::vector<Field>& members = field.type->fields();
+    return names_.contains(name) || std::any_of(members.begin(), members.end(),
+                                                [&](const Field& member) { return is_any_taken(member, name + "."); });
+  }
+
+  std::unordered_set<std::string> names_;
+};
+
+}  // namespace
+
 bool SchemaInference::State::observe_line(const LineReader& lines) {
   scanner.start(lines.line().data(), lines.line().data() + lines.line().size(), lines.readable_end());
   scanner.skip_space();
@@ -370,7 +416,9 @@ void SchemaInference::merge(SchemaInference&& later) { join(state_->root, std::m
 
 iceberg::Schema SchemaInference::schema() const {
   SchemaMaker maker(state_->known);
-  return iceberg::assign_fresh_ids(iceberg::Schema(maker.merged_fields(state_->root, state_->known.fields())));
+  const std::vector<Field>& known = state_->known.fields();
+  const std::vector<Field> seen = maker.merged_fields(state_->root, known);
+  return iceberg::assign_fresh_ids(iceberg::Schema(FullNames(state_->known).without_repeated(seen, known)));
 }
 
 }  // namespace firn::hyp

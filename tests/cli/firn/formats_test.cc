@@ -272,6 +272,14 @@ TEST_F(RowFormats, NewColumnsOfTextGetTheirTypesFromTheFirstRows) {
               HasSubstr("alter add-column"));
 }
 
+TEST_F(RowFormats, ANewColumnWithTheFullNameOfAnotherIsRefused) {
+  create();
+  output_of({"alter", "add-column", table_, "s", "struct<x: int>"});
+  EXPECT_THAT(error_of({"append", table_, write("x.ndjson", "{\"id\":4,\"s.x\":5}\n"), "--add-columns"}),
+              HasSubstr("s.x"));
+  EXPECT_EQ(count(), "0\n");
+}
+
 TEST_F(RowFormats, PackedTextIsRead) {
   create();
   const std::string plain = write("x.ndjson", "{\"id\":1}\n{\"id\":2}\n");

@@ -133,6 +133,20 @@ TEST(Flush, NewColumnsWidenTheTableAndKeepOldRows) {
   EXPECT_EQ(types.size(), 3u);
 }
 
+TEST(Flush, ALineWhoseColumnHasTheFullNameOfAnotherIsARejectInEveryPartition) {
+  CacheBox box;
+  Cache cache(box.config);
+  EXPECT_EQ(ingest(cache, {make_frame("logs", "web", {R"({"a":{"b":1}})", R"({"a.b":2})", R"({"n":3})"})}).rejected, 1);
+  EXPECT_EQ(ingest(cache, {make_frame("logs", "web", {R"({"a.b":4})", R"({"a.c":5})"})}).rejected, 1);
+  EXPECT_EQ(ingest(cache, {make_frame("logs", "other", {R"({"a":{"c":6}})", R"({"a.b":null})"})}).rejected, 1);
+  EXPECT_EQ(cached_rows(cache, {"logs", "web"}), (Lines{R"({"a":{"b":1}})", R"({"a.c":5})", R"({"n":3})"}));
+  const auto rejects = rejects_of(box, "logs");
+  ASSERT_EQ(rejects.size(), 3u);
+  EXPECT_EQ(rejects[0]["text"], R"({"a.b":2})");
+  EXPECT_EQ(rejects[0]["column"], "a.b");
+  EXPECT_EQ(rejects[2]["text"], R"({"a":{"c":6}})");
+}
+
 TEST(Flush, TheFirstSchemaComesFromAllLinesHoweverLateTheyAre) {
   CacheBox box;
   Cache cache(box.config);

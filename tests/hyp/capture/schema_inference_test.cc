@@ -83,6 +83,17 @@ TEST(SchemaInference, ReservedAndCollidingNamesAreLeftOut) {
   EXPECT_EQ(infer("{\"Name\":1,\"_hyp_x\":1,\"\":1}\n{\"name\":2}"), "struct<Name: long>");
 }
 
+// Java's Iceberg opens no table where two columns have one full name.
+TEST(SchemaInference, OfTwoColumnsWithOneFullNameTheFirstIsTaken) {
+  EXPECT_EQ(infer("{\"a\":{\"b\":1}}\n{\"a.b\":2,\"c\":3}"), "struct<a: struct<b: long>, c: long>");
+  EXPECT_EQ(infer("{\"a.b\":2}\n{\"a\":{\"b\":1,\"c\":1}}"), "struct<a.b: long>");
+  EXPECT_EQ(infer("{\"a\":{\"b\":1,\"c\":1}}", one_column("a.b", "long")), "struct<a.b: long>");
+  EXPECT_EQ(infer("{\"a.b\":1}", one_column("a", "struct<b: long>")), "struct<a: struct<b: long>>");
+  EXPECT_EQ(infer("{\"a.c\":1}\n{\"a\":{\"c\":1,\"d\":1}}", one_column("a", "struct<b: long>")),
+            "struct<a: struct<b: long, c: long, d: long>>");
+  EXPECT_EQ(infer("{\"a\":[1],\"a.element\":1}"), "struct<a: list<long>>");
+}
+
 TEST(SchemaInference, KnownColumnsKeepTheirTypesAndStructsGrow) {
   EXPECT_EQ(infer("{\"a\":1.5,\"b\":2}", one_column("a", "int")), "struct<a: int, b: long>");
   EXPECT_EQ(infer("{}", one_column("a", "timestamptz")), "struct<a: timestamptz>");
