@@ -34,6 +34,7 @@ find_library(FIRN_ROARING_LIBRARY roaring REQUIRED)
 add_library(firn_roaring INTERFACE)
 target_link_libraries(firn_roaring INTERFACE ${FIRN_ROARING_LIBRARY})
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
 find_package(ZLIB REQUIRED)
 find_package(Boost 1.81 REQUIRED)
 

@@ -29,11 +29,14 @@ target_link_libraries(firn_pch PUBLIC firn_flags)
 target_precompile_headers(firn_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
 
 # Libraries beyond firn_flags that a folder's sources use.
+set(FIRN_EXTRA_io SQLite::SQLite3)
 set(FIRN_EXTRA_iceberg_puffin firn_roaring)
+set(FIRN_EXTRA_orca_state PkgConfig::LIBPQ)
+set(FIRN_EXTRA_orca_tasks Boost::headers)
 set(FIRN_EXTRA_iceberg_metadata ZLIB::ZLIB)
 set(FIRN_EXTRA_hyp_capture PkgConfig::ZSTD ZLIB::ZLIB)
 set(FIRN_EXTRA_hyp_query firn_duckdb)
-set(FIRN_EXTRA_hyp_daemon Boost::headers)
+set(FIRN_EXTRA_hyp_http Boost::headers OpenSSL::SSL CURL::libcurl PkgConfig::ZSTD ZLIB::ZLIB)
 
 # firn_library(NAME FOLDER DEPENDS a b): every .cc right in FOLDER, as the static library firn_NAME.
 function(firn_library name folder)

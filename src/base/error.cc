@@ -39,6 +39,10 @@ std::string_view to_string(ErrorKind kind) {
       return "destination_forgot";
     case ErrorKind::internal:
       return "internal";
+    case ErrorKind::lease_lost:
+      return "lease_lost";
+    case ErrorKind::step_not_deterministic:
+      return "step_not_deterministic";
   }
   return "internal";
 }

@@ -29,6 +29,8 @@ enum class ErrorKind : uint8_t {
   destination_behind,    // the destination has less of a stream than was confirmed before. An operator decides.
   destination_forgot,    // the destination no longer knows this open. An operator decides.
   internal,              // a defect of firn.
+  lease_lost,            // another attempt of the same work took over; this one must stop. Nothing of it was committed.
+  step_not_deterministic,  // what an earlier attempt committed differs from what this one is about to. Mend the step.
 };
 
 // The stable spelling of `kind`, e.g. "commit_conflict"; partition_spec_drift is spelled "iceberg_partition_spec_drift"

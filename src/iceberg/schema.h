@@ -69,7 +69,8 @@ Schema assign_fresh_ids(const Schema& schema);
 // `current` brought up to `wanted`, matched by name at any depth: columns it lacks are added at the end of their struct
 // (as optional, ids from last_column_id + 1), types are promoted where allowed, a column that `wanted` makes optional
 // becomes optional. Columns that `wanted` lacks stay. Throws schema_mismatch naming the column for a type that cannot
-// be promoted and for a new required column without a default.
+// be promoted and for a new required column without a default, invalid_argument where two columns would have one full
+// name.
 struct EvolvedSchema {
   Schema schema;  // schema_id as current's if unchanged, else highest + 1 is the caller's to set
   int32_t last_column_id = 0;
