@@ -17,7 +17,7 @@ void append_escaped(std::string& text, char c) {
   text += kHexDigits[static_cast<uint8_t>(c) & 0x0f];
 }
 
-int hex_value(char c) {
+int upper_hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
@@ -72,8 +72,8 @@ std::string decode_segment(std::string_view segment) {
       name += segment[i];
       continue;
     }
-    const int high = i + 2 < segment.size() ? hex_value(segment[i + 1]) : -1;
-    const int low = i + 2 < segment.size() ? hex_value(segment[i + 2]) : -1;
+    const int high = i + 2 < segment.size() ? upper_hex_value(segment[i + 1]) : -1;
+    const int low = i + 2 < segment.size() ? upper_hex_value(segment[i + 2]) : -1;
     if (high < 0 || low < 0) {
       fail(ErrorKind::corrupt, "\"{}\": '%' at byte {} is not followed by two upper-case hex digits", segment, i);
     }

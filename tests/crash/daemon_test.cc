@@ -1,113 +1,32 @@
 // The daemon killed while rows come over HTTP; each batch is sent again until it is acknowledged (P4.1, P4.2).
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <iostream>
-#include <mutex>
 #include <random>
 #include <thread>
 
 #include "crash/scenario.h"
+#include "support/child_program.h"
 #include "support/test_seed.h"
-
-extern char** environ;
 
 namespace firn::hyp {
 namespace {
 
-// `hyp daemon` as a child; killed with this object.
-class Daemon {
- public:
-  Daemon(const Site& site, const std::map<std::string, std::string>& env) {
-    std::array<int, 2> ends;
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail_errno(errno, "pipe");
-    out_ = Descriptor(ends[0]);
-    const Descriptor write_end(ends[1]);
-    std::vector<std::string> argv = site.command({"daemon"}), environment;
-    for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
-    for (const auto& [key, value] : env) environment.push_back(key + "=" + value);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, write_end.get(), 1);
-    posix_spawn_file_actions_addopen(&actions, 2, log_path(site).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-    const int error =
-        ::posix_spawn(&pid_, argv[0].c_str(), &actions, nullptr, pointers(argv).data(), pointers(environment).data());
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) fail(ErrorKind::io, "start {}: errno {}", argv[0], error);
-  }
-  ~Daemon() {
-    if (is_running()) end(SIGKILL);
-    if (killer_.joinable()) killer_.join();
-  }
-  Daemon(const Daemon&) = delete;
-  Daemon& operator=(const Daemon&) = delete;
+std::string log_path(const Site& site) { return site.live() + "/daemon.log"; }
 
-  static std::string log_path(const Site& site) { return site.live() + "/daemon.log"; }
-
-  // The port that it listens on; nullopt if it died before.
-  std::optional<uint16_t> wait_until_listening() {
-    std::string text;
-    for (std::array<char, 512> part;;) {
-      const ssize_t got = ::read(out_.get(), part.data(), part.size());
-      if (got <= 0) return std::nullopt;
-      text.append(part.data(), static_cast<size_t>(got));
-      const size_t line = text.find("listening on http://127.0.0.1:");
-      // The control socket serves, too, once this is said.
-      if (line != std::string::npos && text.find("serving the cache") != std::string::npos) {
-        return static_cast<uint16_t>(std::stoi(text.substr(line + 30)));
-      }
-    }
-  }
-  bool is_running() {
-    const std::lock_guard guard(mutex_);
-    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = 0;
-    return pid_ > 0;
-  }
-  void signal(int number) {
-    const std::lock_guard guard(mutex_);
-    if (pid_ > 0) ::kill(pid_, number);
-  }
-  void kill_after(std::chrono::milliseconds life) {
-    killer_ = std::thread([this, life] {
-      std::this_thread::sleep_for(life);
-      signal(SIGKILL);
-    });
-  }
-  // Requires that it was not seen to have ended. Exit status, or 128 + the signal.
-  int end(int number) {
-    signal(number);
-    siginfo_t ended;
-    while (::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
-    }
-    const std::lock_guard guard(mutex_);  // its number is free for others from here on
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = 0;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-
- private:
-  static std::vector<char*> pointers(std::vector<std::string>& texts) {
-    std::vector<char*> list;
-    for (std::string& text : texts) list.push_back(text.data());
-    list.push_back(nullptr);
-    return list;
-  }
-
-  std::mutex mutex_;
-  pid_t pid_ = 0;  // 0: it has ended and was seen to
-  Descriptor out_;
-  std::thread killer_;
-};
+// The port that a daemon listens on; nullopt if it died before.
+std::optional<uint16_t> wait_until_listening(ChildProgram& daemon) {
+  const std::string said = "listening on http://127.0.0.1:";
+  const auto text = daemon.read_until({said, "serving the cache"});  // then the control socket serves, too
+  if (!text) return std::nullopt;
+  return static_cast<uint16_t>(std::stoi(text->substr(text->find(said) + said.size())));
+}
 
 // The status of the answer, or 0 where there was none.
 int post(uint16_t port, const std::string& batch_id, const std::string& body) {
@@ -155,7 +74,7 @@ class KilledDaemon {
     const int status = daemon_->end(SIGTERM);
     EXPECT_TRUE(status == 0 || status == 128 + SIGKILL) << status;  // which is also that of a fault point
     EXPECT_EQ(site_.run_well(ship_), "");
-    EXPECT_EQ(site_.check_rows(rows_, {}), "") << make_local_file_io()->read(Daemon::log_path(site_));
+    EXPECT_EQ(site_.check_rows(rows_, {}), "") << make_local_file_io()->read(log_path(site_));
     std::cout << starts_ << " starts of the daemon for " << num_batches << " batches\n";
   }
 
@@ -169,7 +88,7 @@ class KilledDaemon {
       if (port_ != 0 && work()) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));  // it may be dying
     }
-    FAIL() << "the daemon takes nothing: " << make_local_file_io()->read(Daemon::log_path(site_));
+    FAIL() << "the daemon takes nothing: " << make_local_file_io()->read(log_path(site_));
   }
 
   // It dies at any moment, or at a fault point as a process or with the power.
@@ -179,8 +98,8 @@ class KilledDaemon {
     const size_t how = below(3);
     if (how > 0) env["FIRN_FAULT_KILL_AT"] = std::to_string(1 + below(250));
     if (how == 2) env["FIRN_FAULT_FORGET"] = "1";
-    daemon_ = std::make_unique<Daemon>(site_, env);
-    port_ = daemon_->wait_until_listening().value_or(0);
+    daemon_ = std::make_unique<ChildProgram>(site_.command({"daemon"}), env, log_path(site_));
+    port_ = wait_until_listening(*daemon_).value_or(0);
     if (how == 0) daemon_->kill_after(std::chrono::milliseconds(below(300)));
   }
 
@@ -188,7 +107,7 @@ class KilledDaemon {
   Site site_{"127.0.0.1:0"};
   const Step ship_ = {"sink run", {"sink", "run"}};
   Lines rows_;
-  std::unique_ptr<Daemon> daemon_;
+  std::unique_ptr<ChildProgram> daemon_;
   uint16_t port_ = 0;
   int starts_ = 0;
 };

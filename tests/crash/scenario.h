@@ -212,7 +212,7 @@ class Site {
     std::string problem;
     for (const Json& one : Json::parse(status.out)) {
       shipped[one["sink"].get<std::string>()] += one["exportedRows"].get<size_t>();
-      if (one["rowsBehind"] != 0 || one["pending"] != false || !one["lastError"].is_null()) {
+      if (one["rowsBehind"] != 0 || !one["pending"].is_null() || !one["lastError"].is_null()) {
         problem += "not at its end: " + one.dump() + "\n";
       }
     }

@@ -274,6 +274,24 @@ TEST_F(HypDaemon, PathsOfTheCallersOwnDescriptorsAreTheCallers) {
   EXPECT_EQ(output_of({"query", "select n from events order by n", "--format", "csv"}), "n\n1\n2\n3\n4\n");
 }
 
+// The daemon owns the cache, so it is the one that purges, and what it still has in its spool goes, too.
+TEST_F(HypDaemon, APurgeGoesThroughTheDaemonAndLeavesNoRowInAnyFile) {
+  write("hyp.json", R"({"listen": "", "flushIntervalMs": 3600000,
+    "sinks": [{"name": "out", "type": "blob", "path": "out", "format": "jsonl", "compression": "none"}]})");
+  start();
+  output_of({"ingest", "events"}, "{\"id\":1,\"who\":\"ann-5e21\"}\n{\"id\":2,\"who\":\"bob\"}\n");
+  output_of({"sink", "run"});
+  output_of({"ingest", "events", "--no-flush"}, "{\"id\":3,\"who\":\"ann-5e21\"}\n{\"id\":4,\"who\":\"eve\"}\n");
+  const std::string said = output_of({"purge", "events", "--where", "who = 'ann-5e21'"});
+  EXPECT_THAT(said, HasSubstr("events: 2 rows removed"));
+  EXPECT_THAT(said, HasSubstr("out"));  // which has one of them, and keeps it
+  for (const FileInfo& file : make_local_file_io()->list(folder_ / ".hyp", /*recursive=*/true)) {
+    EXPECT_EQ(read(file.path).find("ann-5e21"), std::string::npos) << file.path;
+  }
+  EXPECT_EQ(output_of({"query", "select id from events order by id", "--format", "csv"}), "id\n2\n4\n");
+  EXPECT_THAT(output_of({"sink", "run"}), HasSubstr("shipped 1 row"));
+}
+
 TEST_F(HypDaemon, AnotherConfigurationThanTheDaemonsIsRefused) {
   write("hyp.json", R"({"listen": "", "sinks": [{"name": "prod", "type": "blob", "path": "prod"}]})");
   start();
