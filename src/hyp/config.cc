@@ -14,6 +14,7 @@
 #include "base/uri.h"
 #include "hyp/config_value.h"
 #include "hyp/type_text.h"
+#include "iceberg/full_names.h"
 #include "io/file_io.h"
 
 namespace firn::hyp {
@@ -62,6 +63,10 @@ class ConfigLoader {
   void check_column(const ConfigReader& dataset, const std::string& key, const std::string& column,
                     const DatasetConfig& config);
   SinkConfig load_sink(const ConfigValue& value, size_t index);
+  void load_forward(ConfigReader& reader, SinkConfig& sink);
+  ReceiverConfig load_receiver(const ConfigValue& value);
+  void add_gateway_column(int line, Config& config);
+  void check_listen(const ConfigReader& reader, const std::string& listen, const char* otherwise);
   CollectConfig load_collect(const ConfigValue& value, size_t index);
   void load_token(ConfigReader& root, Config& config);
   void check_dataset_name(const ConfigReader& reader, const std::string& key, const std::string& name,
@@ -97,14 +102,12 @@ void ConfigLoader::load_columns(const ConfigReader& dataset, const ConfigValue& 
   std::set<std::string> folded;
   int32_t next_id = 1;
   if (columns.kind == ConfigValue::Kind::object) {
-    for (size_t i = 0; i < columns.members.size(); ++i) {
-      const auto& [name, value] = columns.members[i];
-      const int line = columns.member_lines[i];
+    for (const auto& [name, line, value] : columns.members) {
       if (value.kind != ConfigValue::Kind::object) {
         fields.push_back(load_column(key, name, line, value, false, folded, next_id));
         continue;
       }
-      ConfigReader column(value, key + "." + name, path_);
+      ConfigReader column(value, fmt::format("{}.{}", key, name), path_);
       if (!column.has("type")) column.fail_at("type", "is missing");
       const bool required = column.boolean("required", false);
       column.finish();
@@ -125,6 +128,11 @@ void ConfigLoader::load_columns(const ConfigReader& dataset, const ConfigValue& 
   }
   if (fields.empty()) dataset.fail_at("columns", "names no column; leave it out to have the columns found in the rows");
   config.schema = iceberg::assign_fresh_ids(iceberg::Schema(std::move(fields)));
+  if (const auto name = iceberg::repeated_full_name(*config.schema))
+    dataset.fail_at("columns",
+                    fmt::format("two columns have the full name \"{}\": one is named so, one is a member of a "
+                                "struct; rename one of the two",
+                                *name));
 }
 
 void ConfigLoader::check_column(const ConfigReader& dataset, const std::string& key, const std::string& column,
@@ -267,9 +275,9 @@ SinkConfig ConfigLoader::load_sink(const ConfigValue& value, size_t index) {
                             sink.name));
   }
   const std::string type = reader.required_text("type");
-  if (type != "blob" && type != "iceberg")
-    reader.fail_at("type", fmt::format("\"{}\" must be \"blob\" or \"iceberg\"", type));
-  sink.kind = type == "blob" ? SinkKind::blob : SinkKind::iceberg;
+  if (type != "blob" && type != "iceberg" && type != "forward")
+    reader.fail_at("type", fmt::format("\"{}\" must be \"blob\", \"iceberg\" or \"forward\"", type));
+  sink.kind = type == "blob" ? SinkKind::blob : type == "iceberg" ? SinkKind::iceberg : SinkKind::forward;
   sink.datasets = reader.texts("datasets");
   if (const std::string schedule = reader.text("schedule", ""); !schedule.empty()) {
     try {
@@ -278,12 +286,16 @@ SinkConfig ConfigLoader::load_sink(const ConfigValue& value, size_t index) {
       reader.fail_at("schedule", error.what());
     }
   }
-  sink.path = absolute(reader.required_text("path"), folder_);
+  if (sink.kind == SinkKind::forward) {
+    load_forward(reader, sink);
+  } else {
+    sink.path = absolute(reader.required_text("path"), folder_);
+  }
   if (sink.kind == SinkKind::iceberg) {
     sink.iceberg_namespace = reader.text("namespace", sink.iceberg_namespace);
     if (!is_valid_dataset_name(sink.iceberg_namespace))
       reader.fail_at("namespace", "must be a name: letters, digits, '_', '-' and '.'");
-  } else {
+  } else if (sink.kind == SinkKind::blob) {
     const std::string format = reader.text("format", "parquet");
     if (format != "parquet" && format != "jsonl")
       reader.fail_at("format", fmt::format("\"{}\" must be \"parquet\" or \"jsonl\"", format));
@@ -299,8 +311,93 @@ SinkConfig ConfigLoader::load_sink(const ConfigValue& value, size_t index) {
   }
   sink.unit_rows_max = reader.integer("maxRows", sink.unit_rows_max, 1);
   sink.unit_bytes_max = reader.integer("maxBytes", sink.unit_bytes_max, 1);
+  sink.parallel_max = reader.integer("maxParallel", sink.parallel_max, 1);
+  sink.queryable = reader.boolean("queryable", false);
+  if (sink.queryable &&
+      (sink.kind == SinkKind::forward || (sink.kind == SinkKind::blob && sink.format == BlobFormat::jsonl)))
+    reader.fail_at("queryable", "only blobs in Parquet and archives can be queried");
   reader.finish();
   return sink;
+}
+
+void ConfigLoader::load_forward(ConfigReader& reader, SinkConfig& sink) {
+  ForwardConfig& forward = sink.forward;
+  forward.url = reader.required_text("url");
+  const bool has_scheme = forward.url.starts_with("http://") || forward.url.starts_with("https://");
+  if (!has_scheme || forward.url.find_first_of("?# \t\r\n") != std::string::npos)
+    reader.fail_at("url", fmt::format("\"{}\" must be http://host:port or https://host:port", forward.url));
+  while (forward.url.ends_with('/')) forward.url.pop_back();
+  if (const std::string file = reader.text("tokenFile", ""); !file.empty())
+    forward.token_file = absolute(file, folder_);
+  forward.token_env = reader.text("tokenEnv", "");
+  if (!forward.token_file.empty() && !forward.token_env.empty())
+    reader.fail_at("tokenEnv", "is given beside \"tokenFile\": one of them decides");
+  if (const std::string file = reader.text("caFile", ""); !file.empty()) forward.ca_file = absolute(file, folder_);
+  forward.proxy = reader.text("proxy", "");
+  sink.compression = reader.text("compression", sink.compression);
+  if (sink.compression != "zstd" && sink.compression != "none")
+    reader.fail_at("compression", fmt::format("\"{}\" must be one of zstd, none for forward", sink.compression));
+  sink.unit_rows_max = 10'000;
+  sink.unit_bytes_max = 4 << 20;
+}
+
+void ConfigLoader::check_listen(const ConfigReader& reader, const std::string& listen, const char* otherwise) {
+  const size_t colon = listen.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
+  const bool is_number = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number || std::stol(port) > 65535)
+    reader.fail_at("listen", fmt::format("must be \"host:port\"{}", otherwise));
+}
+
+ReceiverConfig ConfigLoader::load_receiver(const ConfigValue& value) {
+  ConfigReader reader(value, "receiver", path_);
+  ReceiverConfig receiver;
+  receiver.listen = reader.text("listen", receiver.listen);
+  check_listen(reader, receiver.listen, "");
+  const auto path = [&](const char* key) {
+    const std::string text = reader.text(key, "");
+    return text.empty() ? "" : absolute(text, folder_);
+  };
+  receiver.cert_file = path("certFile");
+  receiver.key_file = path("keyFile");
+  if (receiver.cert_file.empty() != receiver.key_file.empty())
+    reader.fail_at(receiver.cert_file.empty() ? "certFile" : "keyFile", "is missing: TLS needs both");
+  receiver.gateway_column = reader.text("gatewayColumn", receiver.gateway_column);
+  if (receiver.gateway_column.empty() || is_hidden_column(receiver.gateway_column))
+    reader.fail_at("gatewayColumn", "must be a column's name, and not begin with \"_hyp_\"");
+  receiver.body_bytes_max = reader.integer("maxBodyBytes", receiver.body_bytes_max, 1);
+  receiver.bodies_bytes_max = reader.integer("maxQueuedBytes", receiver.bodies_bytes_max, 1);
+  receiver.connections_max = reader.integer("maxConnections", receiver.connections_max, 1);
+  receiver.gateway_requests_per_s = reader.integer("maxRequestsPerSecond", 0, 0);
+  receiver.gateway_bytes_per_s = reader.integer("maxBytesPerSecond", 0, 0);
+  receiver.header_ms_max = reader.integer("headerTimeoutMs", receiver.header_ms_max, 1);
+  receiver.request_ms_max = reader.integer("requestTimeoutMs", receiver.request_ms_max, 1);
+  receiver.idle_ms_max = reader.integer("idleTimeoutMs", receiver.idle_ms_max, 1);
+  receiver.access_log = path("accessLog");
+  reader.finish();
+  return receiver;
+}
+
+// Received rows have it, and every command that may meet them has to know it: a declared dataset that takes no other
+// columns gets it, too.
+void ConfigLoader::add_gateway_column(int line, Config& config) {
+  const std::string& column = config.receiver.gateway_column;
+  for (auto& [name, dataset] : config.datasets) {
+    if (!dataset.schema) continue;
+    std::vector<Field> fields = dataset.schema->fields();
+    const auto declared = std::find_if(fields.begin(), fields.end(),
+                                       [&](const Field& field) { return fold_name(field.name) == fold_name(column); });
+    if (declared == fields.end()) {
+      if (dataset.allow_new_columns) continue;
+      fields.push_back({.id = 0, .name = column, .required = false, .type = iceberg::parse_primitive_type("string")});
+      dataset.schema = iceberg::assign_fresh_ids(iceberg::Schema(std::move(fields)));
+    } else if (declared->name != column || declared->type->id() != TypeId::string) {
+      fail_config(path_, line, "receiver.gatewayColumn",
+                  fmt::format("the dataset {} declares \"{}\" as {}; of received rows \"{}\" is the gateway's name, a "
+                              "string: leave it out there, or choose another gatewayColumn",
+                              name, declared->name, declared->type->to_string(), column));
+    }
+  }
 }
 
 CollectConfig ConfigLoader::load_collect(const ConfigValue& value, size_t index) {
@@ -346,9 +443,7 @@ Config ConfigLoader::load(const ConfigValue& root) {
   load_retention(reader, "defaultDays", config.retention);
   if (const ConfigValue* datasets = reader.object("datasets")) {
     std::set<std::string> folded;
-    for (size_t i = 0; i < datasets->members.size(); ++i) {
-      const auto& [name, value] = datasets->members[i];
-      const int line = datasets->member_lines[i];
+    for (const auto& [name, line, value] : datasets->members) {
       if (!is_valid_dataset_name(name)) {
         fail_config(path_, line, "datasets." + name,
                     "a dataset's name has at most 128 letters, digits, '_', '-' and '.', and does not begin with '.'");
@@ -383,12 +478,10 @@ Config ConfigLoader::load(const ConfigValue& root) {
     }
   }
   config.listen = reader.text("listen", config.listen);
-  if (!config.listen.empty()) {
-    const size_t colon = config.listen.rfind(':');
-    const std::string port = colon == std::string::npos ? "" : config.listen.substr(colon + 1);
-    const bool is_number =
-        !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
-    if (!is_number || std::stol(port) > 65535) reader.fail_at("listen", "must be \"host:port\", or \"\" for none");
+  if (!config.listen.empty()) check_listen(reader, config.listen, ", or \"\" for none");
+  if (const ConfigValue* receiver = reader.object("receiver")) {
+    config.receiver = load_receiver(*receiver);
+    add_gateway_column(reader.line_of("receiver"), config);
   }
   load_token(reader, config);
   config.flush_interval_ms = reader.integer("flushIntervalMs", config.flush_interval_ms, 1);

@@ -84,8 +84,7 @@ class ConfigParser {
       skip_space();
       if (!take(':')) fail_here(fmt::format("expected ':' after \"{}\"", key));
       skip_space();
-      object.members.emplace_back(key, parse_value(depth + 1));
-      object.member_lines.push_back(line);
+      object.members.push_back({key, line, parse_value(depth + 1)});
       skip_space();
       if (!take(',') && peek() != '}') fail_here(fmt::format("expected ',' or '}}' after the value of \"{}\"", key));
     }
@@ -151,8 +150,8 @@ const std::string* nearest_name(std::string_view name, const std::vector<std::st
 }
 
 const ConfigValue* ConfigValue::find(std::string_view key) const {
-  for (const auto& [name, value] : members) {
-    if (name == key) return &value;
+  for (const ConfigMember& member : members) {
+    if (member.key == key) return &member.value;
   }
   return nullptr;
 }
@@ -239,11 +238,10 @@ const ConfigValue* ConfigReader::array(const std::string& key) {
 }
 
 void ConfigReader::finish() const {
-  for (size_t i = 0; i < value_.members.size(); ++i) {
-    const std::string& key = value_.members[i].first;
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    const std::string* nearest = nearest_name(key, known_);
-    fail_config(path_, value_.member_lines[i], full_key(key),
+  for (const ConfigMember& member : value_.members) {
+    if (std::find(known_.begin(), known_.end(), member.key) != known_.end()) continue;
+    const std::string* nearest = nearest_name(member.key, known_);
+    fail_config(path_, member.line, full_key(member.key),
                 nearest != nullptr ? fmt::format("unknown key; did you mean \"{}\"?", *nearest)
                                    : fmt::format("unknown key; known are: {}", fmt::join(known_, ", ")));
   }
@@ -255,8 +253,8 @@ void ConfigReader::fail_at(const std::string& key, const std::string& what) cons
 
 int ConfigReader::line_of(const std::string& key) const {
   int line = value_.line;
-  for (size_t i = 0; i < value_.members.size(); ++i) {
-    if (value_.members[i].first == key) line = value_.member_lines[i];
+  for (const ConfigMember& member : value_.members) {
+    if (member.key == key) line = member.line;
   }
   return line;
 }

@@ -63,11 +63,26 @@ std::string initial_config_text() {
     //>   "compression": "zstd",    // parquet: zstd, snappy, gzip, lz4, brotli, none; jsonl: zstd, gzip, none
     //>   "schedule": "*/5 * * * *",
     //>   "maxRows": 1000000, "maxBytes": 268435456,
+    //>   "queryable": true,        // a query of the datasets reads what was shipped from here (Parquet alone), also rows
+    //>                             // that the cache no longer has; of several such sinks the first one
     //> },
     //> {
     //>   "name": "archive", "type": "iceberg", "path": "warehouse", "namespace": "hyp",   // warehouse/hyp/<dataset>
     //>   "datasets": ["requests"],
     //>   "schedule": "@hourly",
+    //>   "queryable": true,
+    //> },
+    //> {
+    //>   // To the receiver (`hyp serve`) of another cache. Here "maxRows" and "maxBytes" bound one request: its rows, and its
+    //>   // bytes before compression.
+    //>   "name": "upstream", "type": "forward", "url": "https://receiver.example.com:4748",
+    //>   "tokenFile": "upstream.token",        // or "tokenEnv": "HYP_UPSTREAM_TOKEN"; `hyp gateway add` there prints it
+    //>   "caFile": "ca.pem",                   // left out: the authorities that the system trusts
+    //>   "proxy": "http://proxy.example.com:3128",   // left out: as https_proxy, http_proxy and no_proxy say
+    //>   "compression": "zstd",                // or "none"
+    //>   "schedule": "* * * * *",
+    //>   "maxRows": 10000, "maxBytes": 4194304,
+    //>   "maxParallel": 4,                     // partitions at once; for sinks of every type
     //> },
   ],
 
@@ -82,6 +97,26 @@ std::string initial_config_text() {
   // Bearer …" (none: no authentication).
   "listen": "127.0.0.1:4747",
   //> "tokenFile": "token",       // or "tokenEnv": "HYP_TOKEN"
+
+  // `hyp serve` receives what other caches' forward sinks send, each sender with the token that `hyp gateway add NAME` gave.
+  // With this section, datasets whose columns are declared have the gateway's column, too.
+  //> "receiver": {
+  //>   "listen": "127.0.0.1:4748",
+  //>   "certFile": "cert.pem", "keyFile": "key.pem",   // TLS; left out: none, for this machine or a proxy before it
+  //>   "gatewayColumn": "hyp_gateway",   // the name of who sent the row
+  //>   // One body may have "maxBodyBytes", as sent and decompressed (413), all at once "maxQueuedBytes" (503). One gateway
+  //>   // may send so much a second (429); 0: no limit.
+  //>   "maxBodyBytes": 16777216,
+  //>   "maxQueuedBytes": 268435456,
+  //>   "maxConnections": 1024,
+  //>   "maxRequestsPerSecond": 0,
+  //>   "maxBytesPerSecond": 0,
+  //>   // How long a request's head may take, the whole of it, and a connection may say nothing.
+  //>   "headerTimeoutMs": 10000,
+  //>   "requestTimeoutMs": 120000,
+  //>   "idleTimeoutMs": 60000,
+  //>   "accessLog": "access.log",   // a JSON line for each request; left out: none
+  //> },
 
   // Captured rows are moved into the cache tables so often, or once there are so many bytes of them. Beyond "maxSpoolBytes"
   // capture refuses rows rather than fill the disk. So it does while all that is below "cacheRoot" takes more than

@@ -91,10 +91,14 @@ int command_query(const Config& config, const Invocation& invocation, const Quer
 
 struct SinkArguments {
   std::vector<std::string> names;  // empty: all
+  std::string partition;           // DATASET or DATASET/SOURCE; empty: all
   bool json = false;
+  std::string to;  // reset: where to
+  bool yes = false, dry_run = false;
 };
 int command_sink_run(const Config& config, const Invocation& invocation, const SinkArguments& arguments);
 int command_sink_status(const Config& config, const Invocation& invocation, const SinkArguments& arguments);
+int command_sink_reset(const Config& config, const Invocation& invocation, const SinkArguments& arguments);
 
 struct PurgeArguments {
   std::string dataset, where;
@@ -111,5 +115,16 @@ int command_status(const Config& config, const Invocation& invocation, bool json
 int command_schema(const Config& config, const Invocation& invocation, const std::string& dataset, bool json);
 int command_flush(const Config& config, const Invocation& invocation);
 int command_daemon(const Config& config, const Invocation& invocation);
+int command_serve(const Config& config, const Invocation& invocation);
+// Owns the cache until interrupted. `title` begins its lines.
+int run_as_daemon(const Config& config, const Invocation& invocation, const char* title, bool receives);
+
+struct GatewayArguments {
+  enum class Action : uint8_t { list, add, remove, rotate };
+  Action action = Action::list;
+  std::string name;
+  bool json = false;
+};
+int command_gateway(const Config& config, const Invocation& invocation, const GatewayArguments& arguments);
 
 }  // namespace firn::hyp

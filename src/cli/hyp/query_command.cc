@@ -3,6 +3,7 @@
 #include <set>
 
 #include "cli/hyp/command.h"
+#include "hyp/query/cut.h"
 #include "hyp/query/query.h"
 #include "hyp/type_text.h"
 
@@ -22,34 +23,44 @@ int64_t write_rows(arrow::RecordBatchReader& rows, const Invocation& invocation,
   return write_result_file(rows, format, absolute_path(invocation, arguments.output));
 }
 
+void print_counters(std::ostream& out, const char* origin, const iceberg::ReadCounters& counters) {
+  out << fmt::format(
+      "{}files: {} planned, {} pruned; row groups: {} read, {} pruned; pages: {} read, {} pruned; {} rows, {} values "
+      "decoded; {}\n",
+      origin, counters.files_planned.load(), counters.files_pruned.load(), counters.row_groups_read.load(),
+      counters.row_groups_pruned.load(), counters.pages_read.load(), counters.pages_pruned.load(),
+      format_count(counters.rows_decoded), format_count(counters.values_decoded), format_bytes(counters.bytes_read));
+}
+
 }  // namespace
 
 int command_query(const Config& config, const Invocation& invocation, const QueryArguments& arguments) {
   if (arguments.format == "parquet" && arguments.output.empty())
     fail(ErrorKind::invalid_argument, "--format parquet needs --output FILE");
   const Cache cache(config);
-  iceberg::ReadCounters counters;
+  iceberg::ReadCounters counters, blob_counters, archive_counters;
   QueryOptions options;
   options.prune = !arguments.no_pruning;
   options.cancelled = invocation.cancelled;
   options.counters = &counters;
+  options.blob_counters = &blob_counters;
+  options.archive_counters = &archive_counters;
   const auto rows = run_query(cache, arguments.sql, options);
   const int64_t count = write_rows(*rows, invocation, arguments);
   if (!arguments.output.empty()) *invocation.err << format_count(count) << " rows into " << arguments.output << "\n";
   if (arguments.stats) {
-    *invocation.err << fmt::format(
-        "files: {} planned, {} pruned; row groups: {} read, {} pruned; pages: {} read, {} pruned; {} rows, {} values "
-        "decoded; {}\n",
-        counters.files_planned.load(), counters.files_pruned.load(), counters.row_groups_read.load(),
-        counters.row_groups_pruned.load(), counters.pages_read.load(), counters.pages_pruned.load(),
-        format_count(counters.rows_decoded), format_count(counters.values_decoded), format_bytes(counters.bytes_read));
+    const auto is_used = [](const iceberg::ReadCounters& of) { return of.files_planned + of.files_pruned > 0; };
+    const bool has_exports = is_used(blob_counters) || is_used(archive_counters);
+    print_counters(*invocation.err, has_exports ? "cache:   " : "", counters);
+    if (is_used(blob_counters)) print_counters(*invocation.err, "blobs:   ", blob_counters);
+    if (is_used(archive_counters)) print_counters(*invocation.err, "archive: ", archive_counters);
   }
   return 0;
 }
 
 int command_schema(const Config& config, const Invocation& invocation, const std::string& dataset, bool json) {
   const Cache cache(config);
-  const iceberg::Schema schema = cache.dataset_schema(dataset);
+  const iceberg::Schema schema = schema_with_exports(cache, dataset);
   if (schema.fields().empty()) {
     config.dataset(dataset);  // throws for a wrong name
     std::set<std::string> names;

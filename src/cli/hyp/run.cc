@@ -25,6 +25,7 @@ struct Parsed {
   SinkArguments sink;
   PurgeArguments purge;
   MaintainArguments maintain;
+  GatewayArguments gateway;
   bool json = false;
   std::string dataset;
 };
@@ -72,12 +73,26 @@ void add_options(CLI::App& app, Parsed& p) {
   query->add_flag("--stats", p.query.stats, "Print what was read and what was pruned");
 
   auto* sink = app.add_subcommand("sink", "Sinks")->require_subcommand(1);
-  auto* sink_run = sink->add_subcommand("run", "Ship what is new");
-  auto* sink_status = sink->add_subcommand("status", "How far each sink is");
-  for (CLI::App* one : {sink_run, sink_status}) {
-    one->add_option("--sink", p.sink.names, "Only these");
+  auto* sink_run = sink->add_subcommand("run", "Ship what is new, after a flush of what is spooled");
+  auto* sink_status = sink->add_subcommand(
+      "status", "How far each sink is: watermark, rows and time behind, what is announced, the last error");
+  auto* sink_reset = sink->add_subcommand("reset", "Move a sink to another place of its partitions");
+  for (CLI::App* one : {sink_run, sink_status}) one->add_option("--sink,SINK", p.sink.names, "Only these");
+  sink_reset->add_option("--sink", p.sink.names, "The sink")->required()->expected(1);
+  for (CLI::App* one : {sink_run, sink_status, sink_reset}) {
+    one->add_option("--partition", p.sink.partition, "Only this DATASET or DATASET/SOURCE");
     one->add_flag("--json", p.sink.json, "As JSON");
   }
+  sink_reset->add_option("--to", p.sink.to, "SEQ, start, now or destination")->required();
+  sink_reset->add_flag("--yes", p.sink.yes, "Do not ask");
+  sink_reset->add_flag("--dry-run", p.sink.dry_run, "Only say what it comes to");
+  sink_reset->footer(
+      "--to SEQ          rows numbered SEQ or below count as sent, those above it are sent\n"
+      "--to start        all that the cache has is sent, again where it was sent before\n"
+      "--to now          nothing that the cache has now is sent\n"
+      "--to destination  go on from what the destination has: after `destination_behind`, once it is restored\n"
+      "What is sent again is then there twice; what is skipped is never sent. It is written at the destination first, "
+      "so\nthat a lost watermark does not undo it. What it comes to is said, and asked, before anything is done.");
 
   auto* purge = app.add_subcommand("purge", "Remove rows from the cache at once and for good");
   purge->add_option("DATASET", p.purge.dataset)->required();
@@ -109,6 +124,24 @@ void add_options(CLI::App& app, Parsed& p) {
           "one\n"
           "object a line, plain, gzip or zstd; 202 once they are durable. X-Hyp-Batch-Id makes a repeat harmless,\n"
           "X-Hyp-Source names the source. GET /healthz.");
+  app.add_subcommand("serve", "The daemon as a receiver, too: rows of other caches' forward sinks; until SIGTERM")
+      ->footer(
+          "It listens on receiver.listen (127.0.0.1:4748), besides \"listen\". Each gateway that sends has a token of\n"
+          "its own (hyp gateway), and its name is a column of its rows. GET /healthz, GET /metrics.");
+
+  auto* gateway = app.add_subcommand("gateway", "Who may send to hyp serve")->require_subcommand(1);
+  const auto add_action = [&](const char* name, const char* help, GatewayArguments::Action action) {
+    CLI::App* one = gateway->add_subcommand(name, help);
+    one->callback([&p, action] { p.gateway.action = action; });
+    if (action != GatewayArguments::Action::list) one->add_option("NAME", p.gateway.name)->required();
+    return one;
+  };
+  add_action("add", "A new gateway; prints its token, this once", GatewayArguments::Action::add);
+  add_action("rotate", "A new token for a gateway; the old one ends", GatewayArguments::Action::rotate);
+  add_action("remove", "Its token ends; its rows stay", GatewayArguments::Action::remove);
+  add_action("list", "Those that there are", GatewayArguments::Action::list)
+      ->add_flag("--json", p.gateway.json, "As JSON");
+  gateway->footer("A running hyp serve follows within a second or two. Only hashes of tokens are kept.");
 }
 
 // "help" and "help COMMAND", as people type them.
@@ -161,7 +194,10 @@ int dispatch(CLI::App& app, const Parsed& p, const Invocation& invocation) {
   if (app.got_subcommand("maintain")) return command_maintain(config, invocation, p.maintain);
   if (app.got_subcommand("flush")) return command_flush(config, invocation);
   if (app.got_subcommand("daemon")) return command_daemon(config, invocation);
+  if (app.got_subcommand("serve")) return command_serve(config, invocation);
+  if (app.got_subcommand("gateway")) return command_gateway(config, invocation, p.gateway);
   if (app.get_subcommand("sink")->got_subcommand("run")) return command_sink_run(config, invocation, p.sink);
+  if (app.get_subcommand("sink")->got_subcommand("reset")) return command_sink_reset(config, invocation, p.sink);
   return command_sink_status(config, invocation, p.sink);
 }
 

@@ -1,9 +1,15 @@
-// sink run, sink status.
+// sink run, sink status, sink reset.
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <ostream>
 
+#include "base/civil_time.h"
 #include "base/clock.h"
 #include "cli/hyp/command.h"
+#include "hyp/sink/reset.h"
 
 namespace firn::hyp {
 namespace {
@@ -24,6 +30,34 @@ std::vector<const SinkConfig*> chosen(const Config& config, const SinkArguments&
       fail(ErrorKind::not_found, "the configuration {} has no sinks", config.path.empty() ? "(defaults)" : config.path);
   }
   return sinks;
+}
+
+PartitionChoice choice_of(const SinkArguments& arguments) {
+  PartitionChoice choice;
+  if (arguments.partition.empty()) return choice;
+  const size_t slash = arguments.partition.find('/');
+  choice.dataset = arguments.partition.substr(0, slash);
+  if (slash != std::string::npos) choice.source = arguments.partition.substr(slash + 1);
+  return choice;
+}
+
+// Whether the sink is meant where no name says so.
+bool ships_any_of(const SinkConfig& sink, const PartitionChoice& choice) {
+  return !choice.dataset || sink.datasets.empty() ||
+         std::find(sink.datasets.begin(), sink.datasets.end(), *choice.dataset) != sink.datasets.end();
+}
+
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+Json time_or_null(const std::optional<int64_t>& time_ms) {
+  return time_ms ? Json(format_timestamp_ms_utc(*time_ms)) : Json(nullptr);
+}
+
+std::string format_age_ms(int64_t ms) {
+  const double seconds = static_cast<double>(std::max<int64_t>(ms, 0)) / 1000;
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+  if (seconds < 172'800) return fmt::format("{:.1f} h", seconds / 3600);
+  return fmt::format("{:.1f} d", seconds / 86'400);
 }
 
 // A misspelt one ships nothing for ever.
@@ -50,7 +84,11 @@ Json to_json(const SinkRunReport& report) {
                 {"recognisedUnits", run.recognised_units}};
     one["watermark"] = run.watermark ? Json(*run.watermark) : Json(nullptr);
     if (!run.note.empty()) one["note"] = run.note;
-    if (!run.error.empty()) one["error"] = {{"kind", run.error_kind}, {"message", run.error}};
+    if (!run.error.empty()) {
+      one["error"] = {{"kind", run.error_kind}, {"message", run.error}};
+      one["attempts"] = run.attempts;
+      one["nextTryAt"] = time_or_null(run.next_try_ms);
+    }
     partitions.push_back(std::move(one));
   }
   return {{"sink", report.sink},
@@ -64,8 +102,8 @@ void print_report(const SinkRunReport& report, int64_t micros, const Invocation&
   std::ostream& out = *invocation.out;
   int64_t recognised = 0;
   for (const PartitionRun& run : report.partitions) recognised += run.recognised_units;
-  if (report.units() == 0 && recognised == 0 && !report.failed()) {
-    out << report.sink << ": nothing new\n";
+  if (report.units() == 0 && recognised == 0) {
+    out << report.sink << (report.failed() ? ": nothing was shipped\n" : ": nothing new\n");
   } else {
     out << report.sink << ": shipped " << format_count(report.rows()) << " rows (" << format_bytes(report.bytes())
         << ") in " << report.units() << (report.units() == 1 ? " unit, " : " units, ") << format_duration_us(micros);
@@ -91,12 +129,14 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
     Json all = Json::array();
     const char* hint = invocation.service != nullptr ? " as the daemon read it at its start: restart it" : "";
     for (const SinkConfig* sink : chosen(service.config(), arguments, hint)) {
+      if (arguments.names.empty() && !ships_any_of(*sink, choice_of(arguments))) continue;
       warn_of_unknown_datasets(service.cache(), *sink, invocation);
       const int64_t started_us = steady_us();
       SinkRunReport report;
       {
         Progress progress(invocation);
         SinkRunOptions options;
+        options.partition = choice_of(arguments);
         options.cancelled = invocation.cancelled;
         options.progress = [&](const PartitionId& partition, int64_t rows) {
           progress.say(fmt::format("{}: {}: {} rows shipped", sink->name, title(partition), format_count(rows)));
@@ -115,29 +155,84 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
   });
 }
 
+namespace {
+
+Json to_json(const std::string& sink, const SinkPartitionStatus& status) {
+  Json json = {{"sink", sink},
+               {"dataset", status.partition.dataset},
+               {"source", status.partition.source},
+               {"unreadable", status.is_unreadable},
+               {"watermark", status.watermark ? Json(*status.watermark) : Json(nullptr)},
+               {"highestSequence", status.highest_seq},
+               {"rowsBehind", status.rows_behind},
+               {"oldestBehindAt", time_or_null(status.oldest_behind_ms)},
+               {"lagMs", status.oldest_behind_ms ? Json(std::max<int64_t>(0, now_ms() - *status.oldest_behind_ms))
+                                                 : Json(nullptr)},
+               {"exportedRows", status.exported_rows},
+               {"exportedBytes", status.exported_bytes},
+               {"updatedAt", or_null(status.updated_at)},
+               {"lastSuccessAt", or_null(status.shipped_at)},
+               {"pending", nullptr},
+               {"lastError", nullptr}};
+  if (const auto& pending = status.pending) {
+    json["pending"] = {{"open", pending->open_id},
+                       {"since", pending->since},
+                       {"until", pending->until},
+                       {"rows", pending->rows},
+                       {"announcedAt", or_null(pending->announced_at)}};
+  }
+  if (!status.last_error.empty()) json["lastError"] = {{"message", status.last_error}};
+  if (const auto& failed = status.outbox; failed && !status.is_unreadable) {
+    json["lastError"].update({{"kind", failed->error_kind},
+                              {"attempts", failed->attempts},
+                              {"firstFailureAt", time_or_null(failed->first_failure_ms)},
+                              {"lastFailureAt", time_or_null(failed->last_failure_ms)},
+                              {"nextTryAt", time_or_null(failed->next_try_ms)}});
+  }
+  return json;
+}
+
+std::string describe_pending(const SinkPartitionStatus& status) {
+  if (!status.pending) return "";
+  const PendingUnit& unit = *status.pending;
+  return fmt::format("({}, {}], {} rows{}", unit.since, unit.until, format_count(unit.rows),
+                     unit.announced_at.empty() ? "" : ", since " + unit.announced_at);
+}
+
+std::string describe_error(const SinkPartitionStatus& status) {
+  if (!status.outbox || status.is_unreadable) return status.last_error;
+  const OutboxEntry& failed = *status.outbox;
+  const std::string since = format_timestamp_ms_utc(failed.first_failure_ms);
+  return fmt::format("{}, {}; {}: {}", failed.error_kind,
+                     failed.attempts == 1 ? "at " + since : fmt::format("{} times since {}", failed.attempts, since),
+                     failed.next_try_ms ? "next try at " + format_timestamp_ms_utc(*failed.next_try_ms)
+                                        : std::string("it waits for you, or for the next scheduled run"),
+                     failed.error);
+}
+
+}  // namespace
+
 int command_sink_status(const Config& config, const Invocation& invocation, const SinkArguments& arguments) {
   const Cache cache(config);
   Json all = Json::array();
   std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> errors;
   bool any_unreadable = false;
   for (const SinkConfig* sink : chosen(config, arguments)) {
+    if (arguments.names.empty() && !ships_any_of(*sink, choice_of(arguments))) continue;
     warn_of_unknown_datasets(cache, *sink, invocation);
-    for (const SinkPartitionStatus& status : sink_status(cache, *sink)) {
+    for (const SinkPartitionStatus& status : sink_status(cache, *sink, choice_of(arguments))) {
       any_unreadable = any_unreadable || status.is_unreadable;
-      all.push_back({{"sink", sink->name},
-                     {"dataset", status.partition.dataset},
-                     {"source", status.partition.source},
-                     {"unreadable", status.is_unreadable},
-                     {"watermark", status.watermark ? Json(*status.watermark) : Json(nullptr)},
-                     {"highestSequence", status.highest_seq},
-                     {"rowsBehind", status.rows_behind},
-                     {"exportedRows", status.exported_rows},
-                     {"updatedAt", status.updated_at},
-                     {"pending", status.pending},
-                     {"lastError", status.last_error.empty() ? Json(nullptr) : Json(status.last_error)}});
+      all.push_back(to_json(sink->name, status));
       rows.push_back({sink->name, title(status.partition), status.watermark ? std::to_string(*status.watermark) : "-",
-                      status.is_unreadable ? "?" : format_count(status.rows_behind), format_count(status.exported_rows),
-                      status.updated_at, status.pending ? "pending" : "", status.last_error});
+                      status.is_unreadable ? "?" : format_count(status.rows_behind),
+                      status.oldest_behind_ms ? format_age_ms(now_ms() - *status.oldest_behind_ms) : "-",
+                      format_count(status.exported_rows), format_bytes(status.exported_bytes),
+                      status.shipped_at.empty() ? "-" : status.shipped_at, describe_pending(status),
+                      status.last_error.empty() ? "" : "yes, see below"});
+      if (!status.last_error.empty()) {
+        errors.push_back(fmt::format("{}: {}: {}", sink->name, title(status.partition), describe_error(status)));
+      }
     }
   }
   if (arguments.json) {
@@ -145,10 +240,119 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
   } else if (rows.empty()) {
     *invocation.out << "nothing was ingested yet\n";
   } else {
-    print_table(*invocation.out, {"sink", "dataset", "watermark", "rows behind", "rows shipped", "updated", "", ""},
-                rows);
+    std::vector<std::string> titles = {"sink",         "dataset",       "watermark",    "rows behind", "behind since",
+                                       "rows shipped", "bytes shipped", "last shipped", "announced",   "failed"};
+    for (size_t column : {9, 8}) {  // most often there is nothing to say
+      if (std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return !row[column].empty(); })) continue;
+      titles.erase(titles.begin() + static_cast<std::ptrdiff_t>(column));
+      for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+    }
+    print_table(*invocation.out, titles, rows);
+    for (const std::string& error : errors) *invocation.out << error << "\n";
   }
   return any_unreadable ? kFailed : 0;
+}
+
+namespace {
+
+Json to_json(const SinkReset& reset) {
+  const auto place = [](const std::optional<int64_t>& seq) { return seq ? Json(*seq) : Json(nullptr); };
+  Json partitions = Json::array();
+  for (const PartitionReset& one : reset.partitions) {
+    Json json = {{"dataset", one.partition.dataset},
+                 {"source", one.partition.source},
+                 {"watermark", place(one.watermark_before)},
+                 {"to", place(one.watermark_after)},
+                 {"rowsSkipped", one.rows_skipped},
+                 {"rowsRepeated", one.rows_repeated},
+                 {"rowsMissed", one.rows_missed},
+                 {"rowsToSend", one.rows_to_send},
+                 {"dropsPending", one.drops_pending}};
+    if (!one.note.empty()) json["note"] = one.note;
+    if (!one.error.empty()) json["error"] = {{"kind", one.error_kind}, {"message", one.error}};
+    partitions.push_back(std::move(json));
+  }
+  return {{"sink", reset.sink}, {"done", reset.is_done}, {"partitions", partitions}};
+}
+
+void print_reset(const SinkReset& reset, std::ostream& out) {
+  const auto place = [](const std::optional<int64_t>& seq) { return seq ? std::to_string(*seq) : "the start"; };
+  for (const PartitionReset& one : reset.partitions) {
+    out << reset.sink << ": " << title(one.partition) << ": ";
+    if (!one.error.empty()) {
+      out << "cannot be reset: " << one.error << "\n";
+      continue;
+    }
+    out << "from " << place(one.watermark_before) << " to " << place(one.watermark_after);
+    if (one.rows_skipped > 0) out << "; " << format_count(one.rows_skipped) << " rows are skipped, never to be sent";
+    if (one.rows_repeated > 0)
+      out << "; " << format_count(one.rows_repeated) << " rows that count as sent are sent again";
+    if (one.rows_missed > 0)
+      out << "; " << format_count(one.rows_missed) << " rows that the destination lost are sent again";
+    out << "; the cache has " << format_count(one.rows_to_send) << " rows to send after it";
+    if (one.drops_pending) out << "; the announced unit is forgotten";
+    out << "\n";
+    if (!one.note.empty()) out << "  " << one.note << "\n";
+  }
+}
+
+// A person's "y" or "yes"; anything else, the end of input and an interruption are no.
+bool ask(const Invocation& invocation, const std::string& question) {
+  *invocation.err << question << " [y/N] " << std::flush;
+  std::string answer;
+  for (;;) {
+    if (invocation.cancelled != nullptr && *invocation.cancelled) return false;
+    pollfd readable{invocation.in, POLLIN, 0};
+    const int ready = ::poll(&readable, 1, 200);
+    if (ready < 0 && errno != EINTR) return false;
+    if (ready <= 0) continue;
+    char c = 0;
+    const ssize_t got = ::read(invocation.in, &c, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0 || c == '\n') break;
+    answer += c;
+  }
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+}  // namespace
+
+int command_sink_reset(const Config& config, const Invocation& invocation, const SinkArguments& arguments) {
+  const ResetTarget target = parse_reset_target(arguments.to);
+  chosen(config, arguments);
+  if (!arguments.yes && !arguments.dry_run && ::isatty(invocation.in) == 0) {
+    *invocation.err << "hyp: standard input is no terminal, so nobody can be asked: give --yes, or --dry-run\n";
+    return kUsage;
+  }
+  return with_service(config, invocation, [&](Service& service) {
+    const SinkConfig& sink = service.sink(arguments.names.at(0));
+    // What is spooled has no number yet; it is meant, too.
+    const FlushReport flushed = service.flush();
+    for (const std::string& problem : flushed.problems) *invocation.err << "hyp: " << problem << "\n";
+    ResetOptions options;
+    options.partition = choice_of(arguments);
+    options.dry_run = arguments.dry_run;
+    options.cancelled = invocation.cancelled;
+    bool is_declined = false;
+    if (!arguments.yes) {
+      options.confirm = [&](const SinkReset& plan) {
+        print_reset(plan, *invocation.err);
+        is_declined = !ask(invocation, "Do it?");
+        return !is_declined;
+      };
+    }
+    const SinkReset reset = reset_sink(service.cache(), sink, target, options);
+    if (arguments.json) {
+      *invocation.out << to_json(reset).dump(2) << "\n";
+    } else if (is_declined) {
+      *invocation.err << "hyp: nothing was changed\n";
+    } else {
+      print_reset(reset, *invocation.out);
+      if (arguments.dry_run) *invocation.out << "nothing was changed (--dry-run)\n";
+    }
+    const bool failed = !flushed.problems.empty() || reset.failed() || is_declined;
+    return unless_interrupted(invocation, failed ? kFailed : 0);
+  });
 }
 
 }  // namespace firn::hyp

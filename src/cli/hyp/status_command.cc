@@ -290,6 +290,10 @@ int command_status(const Config& config, const Invocation& invocation, bool json
 }
 
 int command_daemon(const Config& config, const Invocation& invocation) {
+  return run_as_daemon(config, invocation, "hyp daemon", /*receives=*/false);
+}
+
+int run_as_daemon(const Config& config, const Invocation& invocation, const char* title, bool receives) {
   if (invocation.service != nullptr) fail(ErrorKind::already_exists, "the daemon of {} is running", config.cache_root);
   std::unique_ptr<Service> service;
   for (bool said = false; !(service = Service::try_own(config));) {
@@ -302,9 +306,10 @@ int command_daemon(const Config& config, const Invocation& invocation) {
   spdlog::set_level(std::min(spdlog::get_level(), spdlog::level::info));
   DaemonOptions options;
   options.run_command = [&](RemoteCommand& command) { return run_remote(*service, command); };
-  options.announce = [&](const std::string& line) { *invocation.out << "hyp daemon: " << line << std::endl; };
+  options.receives = receives;
+  options.announce = [&](const std::string& line) { *invocation.out << title << ": " << line << std::endl; };
   run_daemon(*service, options, *invocation.cancelled);
-  *invocation.out << "hyp daemon: stopped\n";
+  *invocation.out << title << ": stopped\n";
   return 0;
 }
 

@@ -20,10 +20,11 @@ inline size_t count_threads(size_t jobs) {
   return std::min({kThreadsMax, jobs, std::max<size_t>(1, std::thread::hardware_concurrency())});
 }
 
-// Calls run(0) … run(count - 1), each once, on this thread and up to seven others (as the machine has cores). When one
-// throws, those not begun are left out and the first exception is thrown here once all have ended.
+// Calls run(0) … run(count - 1), each once, on this thread and up to `num_threads` - 1 others; by default up to seven,
+// as the machine has cores. When one throws, those not begun are left out and the first exception is thrown here once
+// all have ended.
 template <class Run>
-void run_parallel(size_t count, const Run& run) {
+void run_parallel(size_t count, size_t num_threads, const Run& run) {
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
@@ -40,10 +41,14 @@ void run_parallel(size_t count, const Run& run) {
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t i = 1; i < count_threads(count); ++i) threads.emplace_back(work);
+    for (size_t i = 1; i < std::min(num_threads, count); ++i) threads.emplace_back(work);
     work();
   }
   if (failure) std::rethrow_exception(failure);
+}
+template <class Run>
+void run_parallel(size_t count, const Run& run) {
+  run_parallel(count, count_threads(count), run);
 }
 
 // Calls produce(0) … produce(count - 1) on other threads (a single one on this), and consume(result) on this one in

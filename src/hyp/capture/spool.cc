@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/uri.h"
 #include "base/uuid.h"
+#include "hyp/capture/spool_committed.h"
 #include "hyp/capture/spool_format.h"
 #include "hyp/capture/spool_sources.h"
 
@@ -100,9 +101,10 @@ struct Spool::State {
   SpoolPosition synced;                // all frames before it are durable
   std::deque<SegmentRecord> segments;  // not deleted; the last one is `current` while that is open
   SpoolPosition progress;
-  SourcePositions saved;    // as sources.json
-  SourcePositions latest;   // saved, then what the segments have, unsynced frames included
-  SourcePositions foreign;  // of the cache's other spools, when this one was opened
+  std::optional<SpoolPosition> committed;  // of the receiver's spool: where its frames end that count
+  SourcePositions saved;                   // as sources.json
+  SourcePositions latest;                  // saved, then what the segments have, unsynced frames included
+  SourcePositions foreign;                 // of the cache's other spools, when this one was opened
   int64_t next_segment = 1;
   int64_t epoch = 0;
 
@@ -126,6 +128,8 @@ struct Spool::State {
 
 void Spool::State::recover(bool is_new) {
   remove_temporary_files(folder);
+  committed = committed_end(folder);
+  if (committed) cut_uncommitted(folder, *committed);
   saved = load_sources(folder);
   progress = load_progress(folder);
   const std::vector<int64_t> numbers = list_segments(folder);
@@ -141,6 +145,12 @@ void Spool::State::recover(bool is_new) {
   std::vector<Segment> counting = open_segments(folder);
   for (const Segment& segment : counting) {
     SegmentRecord record{.number = segment.number};
+    if (committed) {
+      // Received frames have no sources, and all ends are known: gigabytes that wait for the flush keep no one waiting.
+      record.end = segment.end.value_or(segment.size_bytes);
+      segments.push_back(std::move(record));
+      continue;
+    }
     SegmentCursor cursor(segment, 0);
     while (auto frame = cursor.next()) {
       if (frame->kind == FrameKind::rows && !frame->frame.source_id.empty()) {
@@ -174,7 +184,7 @@ void Spool::State::rebuild_latest() {
 }
 
 void Spool::State::load_foreign(const std::string& cache_root) {
-  for (const std::string& other : list_spools(cache_root)) {
+  for (const std::string& other : list_folders(join_path(cache_root, "spool"))) {  // received frames have no sources
     if (other == folder) continue;
     try {
       SourcePositions positions;
@@ -201,7 +211,7 @@ Spool::Spool(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Spool::~Spool() {
   State& state = *state_;
-  if (!state.current || state.unsynced_bytes > 0 || is_program_stopped()) return;
+  if (!state.current || state.unsynced_bytes > 0 || state.committed || is_program_stopped()) return;
   try {
     // Lets a later open() tell damage to the last frames from a torn tail. Nothing rests on it, so it is not synced.
     state.current->append(encode_end(state.synced));
@@ -219,7 +229,7 @@ std::unique_ptr<Spool> Spool::open(const std::string& cache_root, int64_t segmen
     state->load_foreign(cache_root);
     return std::unique_ptr<Spool>(new Spool(std::move(state)));
   };
-  for (const std::string& folder : list_spools(cache_root)) {
+  for (const std::string& folder : list_folders(join_path(cache_root, "spool"))) {
     if (auto spool = open_in(folder, false)) return spool;
   }
   for (;;) {
@@ -241,6 +251,14 @@ std::vector<std::unique_ptr<Spool>> Spool::open_abandoned(const std::string& cac
     spools.push_back(std::unique_ptr<Spool>(new Spool(std::move(state))));
   }
   return spools;
+}
+
+std::unique_ptr<Spool> Spool::open_received(const std::string& folder, int64_t segment_bytes_max) {
+  std::optional<FileLock> lock = FileLock::try_acquire(join_path(folder, "lock"), FileLock::Mode::exclusive);
+  if (!lock) fail(ErrorKind::busy, "{} is in use by another process: one receiver a cache", folder);
+  auto state = std::make_unique<State>(folder, std::move(*lock), segment_bytes_max);
+  state->recover(false);
+  return std::unique_ptr<Spool>(new Spool(std::move(state)));
 }
 
 const std::string& Spool::id() const { return state_->id; }
@@ -522,6 +540,37 @@ int64_t Spool::unflushed_bytes() const {
   return bytes;
 }
 
+// --- the receiver's side ---
+
+void Spool::note_committed(SpoolPosition end) {
+  std::lock_guard guard(state_->mutex);
+  state_->committed = end;
+}
+
+void Spool::abandon_uncommitted() {
+  State& state = *state_;
+  std::lock_guard io_guard(state.io_mutex);
+  state.current.reset();
+  state.writeback_fd = Descriptor();
+  state.has_loose_tail = false;  // readers know the committed end
+  state.unsynced.clear();
+  state.unsynced_bytes = 0;
+  std::lock_guard guard(state.mutex);
+  const SpoolPosition end = state.committed.value();
+  std::vector<int64_t> abandoned;
+  for (; !state.segments.empty() && state.segments.back().number > end.segment; state.segments.pop_back()) {
+    abandoned.push_back(state.segments.back().number);
+  }
+  if (!state.segments.empty() && state.segments.back().number == end.segment) state.segments.back().end = end.offset;
+  state.previous = state.synced = end;
+  // Nobody reads them. Only for the room, so neither is synced.
+  if (is_program_stopped()) return;
+  for (const int64_t number : abandoned) ::unlink(segment_path(state.folder, number).c_str());
+  if (::truncate(segment_path(state.folder, end.segment).c_str(), static_cast<off_t>(end.offset)) != 0 &&
+      errno != ENOENT)
+    spdlog::debug("{}: {}", segment_path(state.folder, end.segment), std::strerror(errno));
+}
+
 // --- the flush's side ---
 
 SpoolPosition Spool::progress() const {
@@ -532,6 +581,12 @@ SpoolPosition Spool::progress() const {
 SpoolPosition Spool::end() {
   State& state = *state_;
   std::lock_guard io_guard(state.io_mutex);
+  {
+    std::lock_guard guard(state.mutex);
+    const bool is_settled = !state.committed || state.segments.empty() ||
+                            *state.committed >= SpoolPosition{state.segments.back().number, state.segments.back().end};
+    if (!is_settled) return *state.committed;
+  }
   if (state.current) {
     Request request;  // through commit(), so that a failed sync is met as it is there
     state.commit({&request});

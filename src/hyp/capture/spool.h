@@ -5,6 +5,7 @@
 //                                /sources.json     the last position of each source in deleted segments
 //                                /progress.json    the place up to which every partition has committed
 //
+// That of the receiver is <cacheRoot>/receiver/<spool id>/, with the ledger that says how far its frames count (P11.4).
 // A segment is a chain of frames {u32 length, u32 crc32c, payload}, little-endian (spool_format.h). Its first frame
 // says where the segment before it ends, so what a failed sync or a crash left beyond that place is never read, and
 // damage before it is told apart from a torn tail.
@@ -77,7 +78,7 @@ class SpoolReader {
   std::string spool_id_;
 };
 
-// Spool folders of a cache, sorted. A query opens a reader on each (P13.1).
+// Spool folders of a cache, that of the receiver last. A query opens a reader on each (P13.1).
 std::vector<std::string> list_spools(const std::string& cache_root);
 
 // The appender. Thread-safe: several captures append at once and share syncs (group commit).
@@ -86,8 +87,12 @@ class Spool {
   // Takes the first spool of the cache that no live process holds, else makes a new one. Cuts torn tails. Throws
   // corrupt naming segment and offset where bytes that were synced are damaged.
   static std::unique_ptr<Spool> open(const std::string& cache_root, int64_t segment_bytes_max = 64 << 20);
-  // The cache's other spools that no live process holds: left by processes that died, to be flushed by this one.
+  // The cache's other spools that no live process holds, the receiver's among them: left by processes that ended, to be
+  // flushed by this one.
   static std::vector<std::unique_ptr<Spool>> open_abandoned(const std::string& cache_root);
+  // The receiver's (spool_committed.h), which has one appender; what it does not count is cut off. Throws busy if a
+  // live process holds it, corrupt.
+  static std::unique_ptr<Spool> open_received(const std::string& folder, int64_t segment_bytes_max = 64 << 20);
   ~Spool();
 
   const std::string& id() const;
@@ -110,9 +115,17 @@ class Spool {
   std::shared_ptr<void> claim_source(const std::string& source_id, const std::atomic<bool>* cancelled = nullptr);
   int64_t unflushed_bytes() const;
 
+  // For the receiver: the ledger says, durably, that frames count up to `end`. The flush takes none past it.
+  void note_committed(SpoolPosition end);
+  // What was appended past the committed end, synced or not, is given up: no ledger may ever count it any more, and no
+  // append be under way.
+  void abandon_uncommitted();
+
   // For the flush, which holds the flush lock of this spool (P6.1).
   SpoolPosition progress() const;  // every partition has committed all before it
-  SpoolPosition end();             // after rolling: frames before it are in closed, synced segments
+  // After rolling: frames before it are in closed, synced segments. While a receiver's frames wait for their commit,
+  // the committed end.
+  SpoolPosition end();
   // Once sources.json has the last positions of the segments wholly before `progress`, saves the progress, synced, and
   // then deletes them (P6.3).
   void advance(SpoolPosition progress);

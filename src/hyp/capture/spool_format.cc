@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/uri.h"
+#include "hyp/capture/spool_committed.h"
 #include "hyp/capture/spool_sources.h"
 
 namespace firn::hyp {
@@ -160,24 +161,6 @@ bool was_synced(const Segment& segment, int64_t offset) {
   return false;
 }
 
-std::optional<Segment> open_segment(const std::string& folder, int64_t number) {
-  Segment segment;
-  segment.number = number;
-  segment.path = segment_path(folder, number);
-  segment.fd = Descriptor(::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!segment.fd) {
-    if (errno == ENOENT) return std::nullopt;
-    fail_errno(errno, "open " + segment.path);
-  }
-  struct stat info;
-  if (::fstat(segment.fd.get(), &info) != 0) fail_errno(errno, "stat " + segment.path);
-  segment.size_bytes = info.st_size;
-  if (const auto frame = read_frame(segment, 0, segment.size_bytes); frame && frame->kind == FrameKind::start) {
-    segment.start = frame->start;
-  }
-  return segment;
-}
-
 // Throws corrupt unless `number`, which the segment after it names, was flushed and deleted: the progress is saved
 // before.
 void check_deleted(const std::string& folder, int64_t number, int64_t offset, int64_t next) {
@@ -187,6 +170,15 @@ void check_deleted(const std::string& folder, int64_t number, int64_t offset, in
       "{} is missing: {} follows it, and it held captured rows, up to offset {}, that are in no table yet. Restore it; "
       "or, to go on without those rows, put an empty file in its place",
       segment_path(folder, number), segment_path(folder, next), offset);
+}
+
+// The same for the last segment of a receiver's spool, which its ledger names.
+void check_committed_deleted(const std::string& folder, SpoolPosition committed) {
+  if (committed <= load_progress(folder)) return;
+  fail(ErrorKind::corrupt,
+       "{} is missing: {} names it, and it held received rows, up to offset {}, that are in no table yet. Restore both "
+       "from one backup; or, to go on without those rows, put an empty file in its place",
+       segment_path(folder, committed.segment), ledger_path(folder), committed.offset);
 }
 
 }  // namespace
@@ -248,10 +240,53 @@ std::vector<int64_t> list_segments(const std::string& folder) {
   return numbers;
 }
 
+std::optional<Segment> open_segment(const std::string& folder, int64_t number) {
+  Segment segment;
+  segment.number = number;
+  segment.path = segment_path(folder, number);
+  segment.fd = Descriptor(::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!segment.fd) {
+    if (errno == ENOENT) return std::nullopt;
+    fail_errno(errno, "open " + segment.path);
+  }
+  struct stat info;
+  if (::fstat(segment.fd.get(), &info) != 0) fail_errno(errno, "stat " + segment.path);
+  segment.size_bytes = info.st_size;
+  if (const auto frame = read_frame(segment, 0, segment.size_bytes); frame && frame->kind == FrameKind::start) {
+    segment.start = frame->start;
+  }
+  return segment;
+}
+
+std::vector<std::string> list_folders(const std::string& folder) {
+  std::vector<std::string> folders;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  if (entries == nullptr) {
+    if (errno == ENOENT) return folders;
+    fail_errno(errno, "list " + folder);
+  }
+  while (const dirent* entry = ::readdir(entries.get())) {
+    if (entry->d_name[0] == '.' || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN)) continue;
+    folders.push_back(join_path(folder, entry->d_name));
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
 std::vector<Segment> open_segments(const std::string& folder) {
+  // Read first: what counted then is in the files that are opened after it.
+  const std::optional<SpoolPosition> committed = committed_end(folder);
   std::vector<Segment> all;
   for (const int64_t number : list_segments(folder)) {
+    if (committed && number > committed->segment) continue;
     if (auto segment = open_segment(folder, number)) all.push_back(std::move(*segment));
+  }
+  if (committed && committed->segment > 0) {
+    if (all.empty() || all.back().number != committed->segment) {
+      check_committed_deleted(folder, *committed);
+    } else {
+      all.back().end = committed->offset;
+    }
   }
   std::vector<Segment> counting;
   // From the last to the first: each that counts says which one before it does, and where that one ends.
@@ -273,7 +308,7 @@ std::vector<Segment> open_segments(const std::string& folder) {
     if (is_deleted(segment->number)) break;  // just now, and all before it too
     if (!segment->start) {
       // Torn when it was begun, if nothing that counts follows.
-      if (next || was_synced(*segment, 0)) fail_damaged(*segment, 0);
+      if (next || segment->end || was_synced(*segment, 0)) fail_damaged(*segment, 0);
       continue;
     }
     if (next) segment->end = next->is_whole ? segment->size_bytes : next->previous_end;

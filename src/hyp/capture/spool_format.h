@@ -55,11 +55,14 @@ struct Segment {
 };
 
 std::string segment_path(const std::string& folder, int64_t number);
-std::vector<int64_t> list_segments(const std::string& folder);  // sorted
+std::vector<int64_t> list_segments(const std::string& folder);     // sorted
+std::vector<std::string> list_folders(const std::string& folder);  // those in it, hidden ones left out; sorted paths
+std::optional<Segment> open_segment(const std::string& folder, int64_t number);  // nullopt: it is not there
 
 // The segments that count, in order, as they stand; those deleted meanwhile are left out. Segments that were begun and
-// never held an acknowledged frame are dropped. Throws corrupt naming segment and offset where a first frame is
-// damaged, or a segment with rows that were not flushed is missing.
+// never held an acknowledged frame are dropped, as is what lies past the committed end of a receiver's spool
+// (spool_committed.h). Throws corrupt naming segment and offset where a first frame is damaged, or a segment with rows
+// that were not flushed is missing.
 std::vector<Segment> open_segments(const std::string& folder);
 
 // The frame at `offset`, or nullopt if none ends before `limit` with its checksum right. Throws unsupported for another

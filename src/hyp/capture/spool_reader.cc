@@ -1,12 +1,10 @@
-#include <dirent.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 
 #include "base/error.h"
 #include "base/uri.h"
 #include "hyp/capture/spool.h"
+#include "hyp/capture/spool_committed.h"
 #include "hyp/capture/spool_format.h"
 
 namespace firn::hyp {
@@ -58,18 +56,8 @@ std::optional<FrameAt> SpoolReader::next() {
 }
 
 std::vector<std::string> list_spools(const std::string& cache_root) {
-  const std::string folder = join_path(cache_root, "spool");
-  std::vector<std::string> spools;
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
-  if (entries == nullptr) {
-    if (errno == ENOENT) return spools;
-    fail_errno(errno, "list " + folder);
-  }
-  while (const dirent* entry = ::readdir(entries.get())) {
-    if (entry->d_name[0] == '.' || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN)) continue;
-    spools.push_back(join_path(folder, entry->d_name));
-  }
-  std::sort(spools.begin(), spools.end());
+  std::vector<std::string> spools = list_folders(join_path(cache_root, "spool"));
+  for (std::string& folder : list_receiver_spools(cache_root)) spools.push_back(std::move(folder));
   return spools;
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "hyp/daemon/receiver_server.h"
 #include "hyp/daemon/sink_ticks.h"
 #include "hyp/maintain/maintain.h"
 
@@ -18,13 +19,8 @@ constexpr int64_t kFollowIntervalMs = 1'000;
 
 int64_t steady_ms() { return steady_us() / 1000; }
 
-HttpResponse problem(int status, std::string_view message) {
-  const auto replaced = Json::error_handler_t::replace;  // a message may repeat bytes that were sent
-  return {status, Json{{"error", message}}.dump(-1, ' ', false, replaced) + "\n", {}};
-}
-
 HttpResponse wrong_method(const char* allowed) {
-  HttpResponse answer = problem(405, fmt::format("use {}", allowed));
+  HttpResponse answer = error_answer(405, fmt::format("use {}", allowed));
   answer.headers["Allow"] = allowed;
   return answer;
 }
@@ -48,36 +44,10 @@ HttpResponse capture(Service& service, const std::string& dataset, const HttpReq
   options.dataset = dataset;
   const std::string encoding = fold_name(header(request, "content-encoding"));
   if (!encoding.empty() && encoding != "identity" && encoding != "gzip" && encoding != "x-gzip" && encoding != "zstd") {
-    return problem(415, fmt::format("Content-Encoding {} is not understood: gzip, zstd or none", encoding));
+    return error_answer(415, fmt::format("Content-Encoding {} is not understood: gzip, zstd or none", encoding));
   }
   if (const std::string source = header(request, "x-hyp-source"); !source.empty()) options.source = source;
-  try {
-    service.check_capture(dataset, options.source);
-    options.row_bytes_max = service.config().dataset(dataset).row_bytes_max;
-    const CaptureReport report = ingest_body(service.spool(), request.body, header(request, "x-hyp-batch-id"), options);
-    return {202, Json{{"lines", report.lines}, {"skipped", report.lines_skipped}}.dump() + "\n", {}};
-  } catch (const Error& e) {
-    switch (e.kind()) {
-      case ErrorKind::invalid_argument:
-      case ErrorKind::corrupt:
-        return problem(400, e.what());
-      case ErrorKind::already_exists:
-        return problem(409, e.what());
-      case ErrorKind::config:
-        spdlog::error("{}", e.what());
-        return problem(500, e.what());
-      case ErrorKind::busy: {
-        HttpResponse answer = problem(429, e.what());
-        answer.headers["Retry-After"] = "10";
-        return answer;
-      }
-      case ErrorKind::io:
-        spdlog::error("{}", e.what());
-        return problem(503, e.what());
-      default:
-        throw;
-    }
-  }
+  return answer_capture(service, std::move(options), request.body, header(request, "x-hyp-batch-id")).response;
 }
 
 // The flush's part of the tick: when it is due, and what it found.
@@ -85,7 +55,7 @@ class FlushTick {
  public:
   explicit FlushTick(Service& service) : service_(service) {}
   void run() {
-    const int64_t held = service_.spool().unflushed_bytes();
+    const int64_t held = service_.unflushed_bytes();
     if (held == 0 || (held < service_.config().flush_bytes && steady_ms() < next_ms_)) return;
     flush();
     next_ms_ = steady_ms() + service_.config().flush_interval_ms;
@@ -108,9 +78,11 @@ class FlushTick {
   int64_t next_ms_ = 0;  // of the steady clock: the wall clock may be set back
 };
 
-void ship(Service& service, const SinkConfig& sink, const std::atomic<bool>& stop) {
+// False: the stop cut it short.
+bool ship(Service& service, const SinkConfig& sink, SinkPass pass, const std::atomic<bool>& stop) {
   try {
     SinkRunOptions options;
+    options.due_retries_only = pass == SinkPass::due_retries;
     options.cancelled = &stop;
     const SinkRunReport report = run_sink(service.cache(), sink, options);
     if (report.rows() > 0)
@@ -121,6 +93,7 @@ void ship(Service& service, const SinkConfig& sink, const std::atomic<bool>& sto
   } catch (const std::exception& e) {  // the next tick tries again
     spdlog::error("sink {}: {}", sink.name, e.what());
   }
+  return !stop;
 }
 
 void tell(const MaintainReport& report) {
@@ -194,23 +167,51 @@ void follow(Service& service, const std::atomic<bool>& stop) {
 
 }  // namespace
 
+CaptureAnswer answer_capture(Service& service, CaptureOptions options, std::string_view body,
+                             const std::string& batch_id) {
+  try {
+    service.check_capture(options.dataset, options.source);
+    options.row_bytes_max = service.config().dataset(options.dataset).row_bytes_max;
+    const CaptureReport report = ingest_body(service.spool(), body, batch_id, options);
+    return {{202, Json{{"lines", report.lines}, {"skipped", report.lines_skipped}}.dump() + "\n", {}}, report.lines};
+  } catch (const Error& e) {
+    switch (e.kind()) {
+      case ErrorKind::invalid_argument:
+      case ErrorKind::corrupt:
+        return {error_answer(400, e.what())};
+      case ErrorKind::already_exists:
+        return {error_answer(409, e.what())};
+      case ErrorKind::config:
+        spdlog::error("{}", e.what());
+        return {error_answer(500, e.what())};
+      case ErrorKind::busy:
+        return {busy_answer(429, e.what(), 10)};
+      case ErrorKind::io:
+        spdlog::error("{}", e.what());
+        return {error_answer(503, e.what())};
+      default:
+        throw;
+    }
+  }
+}
+
 HttpResponse answer_http(Service& service, const HttpRequest& request) {
   if (request.path == "/healthz") {
     return request.method == "GET" ? HttpResponse{200, "{\"status\":\"ok\"}\n", {}} : wrong_method("GET");
   }
   constexpr std::string_view kIngest = "/v1/ingest/";
-  if (!request.path.starts_with(kIngest)) return problem(404, "there is /healthz and /v1/ingest/{dataset}");
+  if (!request.path.starts_with(kIngest)) return error_answer(404, "there is /healthz and /v1/ingest/{dataset}");
   if (request.method != "POST") return wrong_method("POST");
   if (const std::string& token = service.config().token; !token.empty()) {
     const std::string given = header(request, "authorization");
     if (fold_name(given.substr(0, 7)) != "bearer " || !same_secret(std::string_view(given).substr(7), token)) {
-      HttpResponse answer = problem(401, "the bearer token is missing or wrong");
+      HttpResponse answer = error_answer(401, "the bearer token is missing or wrong");
       answer.headers["WWW-Authenticate"] = "Bearer";
       return answer;
     }
   }
   if (!header(request, "x-hyp-stream").empty())
-    return problem(501, "this daemon captures; X-Hyp-Stream is for a receiver");
+    return error_answer(501, "this daemon captures; X-Hyp-Stream is for a receiver");
   return capture(service, request.path.substr(kIngest.size()), request);
 }
 
@@ -226,6 +227,8 @@ void run_daemon(Service& service, const DaemonOptions& options, const std::atomi
   {
     const ControlServer control(service.config().cache_root, options.run_command);
     std::unique_ptr<HttpServer> http;
+    std::unique_ptr<ReceiverServer> receiver;
+    if (options.receives) receiver = std::make_unique<ReceiverServer>(service, options.announce);
     if (!service.config().listen.empty()) {
       HttpServerOptions http_options;
       http_options.listen = service.config().listen;
@@ -236,7 +239,8 @@ void run_daemon(Service& service, const DaemonOptions& options, const std::atomi
                                    http->port()));
     }
     options.announce("serving the cache " + service.config().cache_root);
-    SinkTicks sinks(service.config().sinks, now_ms(), [&](const SinkConfig& sink) { ship(service, sink, stop); });
+    SinkTicks sinks(service.config().sinks, service.config().state_dir, now_ms(),
+                    [&](const SinkConfig& sink, SinkPass pass) { return ship(service, sink, pass, stop); });
     std::thread follower([&] { follow(service, stop); });  // apart: a big file must not hold up flushes and sinks
     std::thread upkeep([&] { look_after(service, stop); });
     while (!stop) {

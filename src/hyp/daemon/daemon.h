@@ -1,4 +1,5 @@
-// The daemon: owns a cache, captures over HTTP and from collected files, flushes, and runs sinks on their schedules.
+// The daemon: owns a cache, captures over HTTP and from collected files, flushes, and runs sinks on their schedules; as
+// `hyp serve` it is a receiver besides.
 #pragma once
 
 #include <atomic>
@@ -6,7 +7,7 @@
 #include <string>
 
 #include "hyp/daemon/control.h"
-#include "hyp/daemon/http_server.h"
+#include "hyp/http/http_server.h"
 #include "hyp/daemon/service.h"
 
 namespace firn::hyp {
@@ -21,7 +22,16 @@ namespace firn::hyp {
 //   its tables; 501 X-Hyp-Stream, which is for a receiver; 503 the disk failed
 HttpResponse answer_http(Service& service, const HttpRequest& request);
 
+// The part of it that takes one body, of whichever listener: 202 or why not, as above.
+struct CaptureAnswer {
+  HttpResponse response;
+  int64_t rows = 0;  // taken now
+};
+CaptureAnswer answer_capture(Service& service, CaptureOptions options, std::string_view body,
+                             const std::string& batch_id);
+
 struct DaemonOptions {
+  bool receives = false;                                  // `hyp serve`: on config().receiver too
   ControlServer::Handler run_command;                     // a command that another process handed over
   std::function<void(const std::string& line)> announce;  // "listening on …", once it serves
 };

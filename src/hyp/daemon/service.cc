@@ -5,8 +5,24 @@
 #include "base/log.h"
 #include "base/uri.h"
 #include "hyp/capture/json_scanner.h"
+#include "hyp/capture/spool_committed.h"
 
 namespace firn::hyp {
+namespace {
+
+void add(FlushReport& all, const FlushReport& one) {
+  all.rows += one.rows;
+  all.rejected += one.rejected;
+  all.partitions += one.partitions;
+  all.commits += one.commits;
+  all.bytes += one.bytes;
+  for (const auto& [dataset, rows] : one.rows_by_dataset) all.rows_by_dataset[dataset] += rows;
+  for (const auto& [dataset, rows] : one.rejected_by_dataset) all.rejected_by_dataset[dataset] += rows;
+  all.first_rejected.insert(all.first_rejected.end(), one.first_rejected.begin(), one.first_rejected.end());
+  all.problems.insert(all.problems.end(), one.problems.begin(), one.problems.end());
+}
+
+}  // namespace
 
 std::string owner_lock_path(const std::string& cache_root) { return join_path(cache_root, "_hyp_owner.lock"); }
 
@@ -18,16 +34,18 @@ std::unique_ptr<Service> Service::try_own(const Config& config) {
 }
 
 Service::Service(FileLock owner, const Config& config)
-    : owner_(std::move(owner)), cache_(config), spool_(Spool::open(config.cache_root)), disk_use_(config.cache_root) {
-  adopt_spools();
-}
+    : owner_(std::move(owner)),
+      cache_(config),
+      spool_(Spool::open(config.cache_root)),
+      left_behind_(Spool::open_abandoned(config.cache_root)),
+      disk_use_(config.cache_root) {}
 
-// Spools that other processes left behind when they ended are emptied here; later they hold nothing.
-void Service::adopt_spools() {
-  for (const auto& left_behind : Spool::open_abandoned(config().cache_root)) {
-    if (left_behind->unflushed_bytes() == 0) continue;
-    spdlog::info("flushing the spool {}, which its process left", left_behind->id());
-    for (const std::string& problem : hyp::flush(cache_, *left_behind).problems) spdlog::error("{}", problem);
+// With the first flush, not before: a receiver that starts again may have much to flush, and its senders wait.
+void Service::flush_left_behind() {
+  for (const auto& spool : left_behind_) {
+    if (spool->unflushed_bytes() == 0) continue;
+    spdlog::info("flushing the spool {}, which its process left", spool->id());
+    for (const std::string& problem : hyp::flush(cache_, *spool).problems) spdlog::error("{}", problem);
   }
 }
 
@@ -56,7 +74,7 @@ void Service::check_capture(const std::string& dataset, const std::string& sourc
   if (source.empty() || !is_valid_utf8(source) || encode_segment(source).size() > kSourceBytesMax) {
     fail(ErrorKind::invalid_argument, "the source's name is empty, no UTF-8, or longer than {} bytes", kSourceBytesMax);
   }
-  if (const int64_t spooled = spool_->unflushed_bytes(); spooled > config().spool_bytes_max) {
+  if (const int64_t spooled = unflushed_bytes(); spooled > config().spool_bytes_max) {
     fail(ErrorKind::busy,
          "the spool of {} holds {} bytes that could not be flushed yet, more than maxSpoolBytes ({}): nothing more is "
          "taken until a flush succeeds; see the log or `hyp status`",
@@ -68,7 +86,7 @@ void Service::check_capture(const std::string& dataset, const std::string& sourc
 void Service::check_disk() {
   const int64_t limit = config().cache_bytes_max;
   if (limit == 0) return;
-  const int64_t used = disk_use_.bytes(spool_->unflushed_bytes(), limit);
+  const int64_t used = disk_use_.bytes(unflushed_bytes(), limit);
   if (used <= limit) return;
   fail(ErrorKind::busy,
        "{} takes {} bytes, more than maxCacheBytes ({}): nothing more is taken, since no row is dropped to make room. "
@@ -77,11 +95,38 @@ void Service::check_disk() {
        config().cache_root, used, limit);
 }
 
+Receiver& Service::open_receiver() {
+  if (receiver_) return *receiver_;
+  std::erase_if(left_behind_, [&](const auto& spool) { return is_receiver_spool(spool->folder()); });
+  receiver_ = Receiver::open(cache_);
+  return *receiver_;
+}
+
+int64_t Service::unflushed_bytes() const {
+  int64_t bytes = spool_->unflushed_bytes() + (receiver_ ? receiver_->spool().unflushed_bytes() : 0);
+  for (const auto& spool : left_behind_) bytes += spool->unflushed_bytes();
+  return bytes;
+}
+
 FlushReport Service::flush() {
   std::lock_guard guard(flush_);
-  FlushReport report = hyp::flush(cache_, *spool_);
-  std::lock_guard counts(counts_);
-  for (const auto& [dataset, count] : report.rejected_by_dataset) rejected_[dataset] += count;
+  flush_left_behind();
+  std::vector<Spool*> spools = {spool_.get()};
+  if (receiver_) spools.push_back(&receiver_->spool());
+  FlushReport report;
+  std::optional<Error> failure;  // one spool's trouble keeps no other from its flush
+  for (Spool* spool : spools) {
+    try {
+      add(report, hyp::flush(cache_, *spool));
+    } catch (const Error& e) {
+      failure = e;
+    }
+  }
+  {
+    std::lock_guard counts(counts_);
+    for (const auto& [dataset, count] : report.rejected_by_dataset) rejected_[dataset] += count;
+  }
+  if (failure) throw Error(*failure);
   return report;
 }
 

@@ -6,11 +6,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hyp/cache/cache.h"
 #include "hyp/capture/follow.h"
 #include "hyp/capture/registrations.h"
 #include "hyp/daemon/disk_use.h"
+#include "hyp/receiver/receiver.h"
 #include "hyp/sink/driver.h"
 
 namespace firn::hyp {
@@ -23,6 +25,10 @@ class Service {
 
   Cache& cache() { return cache_; }
   Spool& spool() { return *spool_; }
+  // Opens the receiver's ledger and spool, which flush() and the limits then count too; once, before other threads
+  // call. Throws corrupt, io.
+  Receiver& open_receiver();
+  int64_t unflushed_bytes() const;  // of all that flush() would take
   const Config& config() const { return cache_.config(); }
 
   // Throws busy if the spool holds more than config().spool_bytes_max, and what check_disk throws; invalid_argument if
@@ -33,7 +39,8 @@ class Service {
   // others dropped (P8). Cheap: call while capturing, too.
   void check_disk();
   void check_declaration(const std::string& dataset);  // the config part of it
-  // Flushes all that is spooled now, one flush at a time.
+  // Flushes all that is spooled now, one flush at a time; what other processes left behind, too, which the report
+  // leaves out.
   FlushReport flush();
   // Rejects that flushes of this service found so far, by dataset: what a capture reports is the difference.
   int64_t rejected(const std::string& dataset) const;
@@ -44,12 +51,14 @@ class Service {
 
  private:
   Service(FileLock owner, const Config& config);
-  void adopt_spools();
+  void flush_left_behind();
   Follower& follower(const CollectConfig& collect);
 
   FileLock owner_;
   Cache cache_;
   std::unique_ptr<Spool> spool_;
+  std::vector<std::unique_ptr<Spool>> left_behind_;  // by processes that ended; nothing is added to them
+  std::unique_ptr<Receiver> receiver_;               // nullptr: this process receives nothing
   DiskUse disk_use_;
   std::mutex flush_, follow_;
   std::map<std::string, Follower> followers_;  // of follow_; by name

@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <set>
 
+#include "base/fault_point.h"
 #include "base/log.h"
+#include "base/uri.h"
 #include "hyp/cache/flush_state.h"
+#include "hyp/cache/legacy_rows.h"
 #include "hyp/cache/partition_flush.h"
+#include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
 #include "hyp/capture/spool_sources.h"
+#include "hyp/sink/unit.h"
 
 namespace firn::hyp {
 namespace {
@@ -36,6 +41,78 @@ int64_t total_records(const iceberg::TableMetadata& metadata) {
   if (snapshot == nullptr) return 0;
   const auto total = snapshot->summary.find("total-records");
   return total == snapshot->summary.end() ? 0 : std::atoll(total->second.c_str());
+}
+
+bool has_numbered_legacy_rows(const HeldTable& held) {
+  const iceberg::TableMetadata& metadata = *held.table.metadata;
+  return metadata.properties.contains(kMaxSeqProperty) && metadata.bool_property(kSequencedProperty, false);
+}
+
+// `is_numbered`: legacy rows get their numbers first (P9.3), as a sink would give them: a copy of the cache may have
+// sent them under these.
+void hold_tables(const Cache& cache, DatasetCut& dataset, bool is_numbered) {
+  for (const PartitionId& partition : cache.partitions(dataset.name)) {
+    auto held = cache.hold(partition);
+    if (held && is_numbered && !has_numbered_legacy_rows(*held)) {
+      held.reset();
+      number_legacy_rows(cache, partition);
+      held = cache.hold(partition);
+    }
+    if (held) dataset.tables.emplace(partition.source, std::move(*held));
+  }
+}
+
+// The opens that rows of the held table may belong to, of lists from before it was held and after: an entry may come or
+// go meanwhile, and the table repeats those of its own rows.
+std::vector<OpenRange> opens_of(const iceberg::TableMetadata& held, const std::vector<Open>& before,
+                                const std::vector<Open>& after) {
+  std::map<int64_t, Open> by_start;
+  for (const auto* opens : {&after, &before}) {
+    for (const Open& open : *opens) by_start.emplace(open.from_seq, open);
+  }
+  if (const std::string text = held.property(kOpensProperty, ""); !text.empty()) {
+    for (const Open& open : opens_from_json(parse_json(text, held.location), held.location))
+      by_start.emplace(open.from_seq, open);
+  }
+  std::vector<Open> opens;
+  for (const auto& [start, open] : by_start) opens.push_back(open);
+  return table_opens(held, opens);
+}
+
+// Rows whose number is in none of `sent`, and those without one: they were not sent (P9.3). nullptr: all.
+iceberg::ExpressionPtr rows_outside(const std::vector<SentRange>& sent) {
+  if (sent.empty()) return nullptr;
+  using iceberg::Op;
+  const auto number = [](Op op, int64_t value) { return iceberg::predicate(op, kIngestSeqColumn, {value}); };
+  iceberg::ExpressionPtr rows =
+      iceberg::or_(iceberg::predicate(Op::is_null, kIngestSeqColumn), number(Op::gt, sent.back().until));
+  for (size_t i = 0; i < sent.size(); ++i) {
+    iceberg::ExpressionPtr between = number(Op::lt_eq, sent[i].since_exclusive);
+    if (i > 0) between = iceberg::and_(number(Op::gt, sent[i - 1].until), between);
+    rows = iceberg::or_(rows, between);
+  }
+  return rows;
+}
+
+// `schema` with the names of top-level columns spelled as `as` has them, where they differ in case alone (P4.3).
+iceberg::Schema spelled_as(const iceberg::Schema& schema, const iceberg::Schema& as) {
+  std::set<std::string> taken;
+  std::map<std::string, std::string> spelling;
+  for (const iceberg::Field& field : as.fields()) spelling.emplace(fold_name(field.name), field.name);
+  for (const iceberg::Field& field : schema.fields()) taken.insert(field.name);
+  std::vector<iceberg::Field> fields = schema.fields();
+  for (iceberg::Field& field : fields) {
+    const auto found = spelling.find(fold_name(field.name));
+    if (found != spelling.end() && taken.insert(found->second).second) field.name = found->second;
+  }
+  return iceberg::Schema(std::move(fields));
+}
+
+// With the columns that exported rows alone have at the end.
+iceberg::Schema with_exported_columns(const iceberg::Schema& schema, const Exports& exports,
+                                      const std::string& dataset) {
+  const iceberg::Schema exported = without_hidden(exports.schema);
+  return schema.fields().empty() ? exported : merge_schemas(schema, spelled_as(exported, schema), dataset);
 }
 
 }  // namespace
@@ -68,6 +145,7 @@ std::vector<std::string> Cut::names() {
   std::set<std::string> names;
   for (const std::string& dataset : cache_.datasets()) names.insert(dataset);
   for (const auto& [dataset, config] : cache_.config().datasets) names.insert(dataset);
+  for (const std::string& dataset : exported_names()) names.insert(dataset);
   for (const OpenSpool& spool : spools_) {
     const auto reader = spool.reader->again();
     while (const auto at = reader->next()) {
@@ -89,10 +167,69 @@ std::string Cut::resolve(const std::string& name) {
     if (!found.empty()) return "";
     found = one;
   }
-  return found;
+  if (!found.empty() || !is_valid_dataset_name(name)) return found;
+  // The tables of an archive that takes all datasets are not listed, since that would list their files, too.
+  const SinkConfig* sink = find_queryable_sink(cache_.config(), name);
+  const bool is_archived = sink != nullptr && sink->kind == SinkKind::iceberg &&
+                           iceberg::filesystem_table_exists(*cache_.io(), archive_location(*sink, name));
+  return is_archived ? name : "";
 }
 
-std::shared_ptr<const DatasetCut> Cut::open(const std::string& name) const {
+std::shared_ptr<const ClaimList> Cut::claims_of(const SinkConfig& sink) {
+  if (sink.kind != SinkKind::blob) return nullptr;
+  auto& claims = claims_[sink.name];
+  if (!claims) claims = std::make_shared<const ClaimList>(list_claims(*cache_.io(), sink));
+  return claims;
+}
+
+std::vector<std::string> Cut::exported_names() {
+  std::vector<std::string> names;
+  for (const SinkConfig& sink : cache_.config().sinks) {
+    if (!sink.queryable) continue;
+    const auto claims = claims_of(sink);
+    const std::set<std::string> there =
+        claims ? claims->datasets() : std::set<std::string>(sink.datasets.begin(), sink.datasets.end());
+    for (const std::string& name : there) {
+      if (find_queryable_sink(cache_.config(), name) != &sink) continue;
+      if (claims || iceberg::filesystem_table_exists(*cache_.io(), archive_location(sink, name))) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+void Cut::hold_with_exports(DatasetCut& dataset, const SinkConfig& sink) {
+  const std::string cache_id = cache_.sequence().cache_id();
+  const std::string own_streams = fmt::format("{}/{}/", encode_segment(cache_id), encode_segment(dataset.name));
+  constexpr int kTriesMax = 10;
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    const ExportsSeen before = look_at_exports(cache_.io(), sink, dataset.name, claims_of(sink));
+    const std::vector<Open> opens_before = cache_.sequence().opens();
+    fault_point("query.exports-seen");
+    hold_tables(cache_, dataset, /*is_numbered=*/true);
+    fault_point("query.tables-held");
+    const std::vector<Open> opens_after = cache_.sequence().opens();
+    std::vector<HeldStream> held;
+    for (const auto& [source, table] : dataset.tables) {
+      const iceberg::TableMetadata& metadata = *table.table.metadata;
+      held.push_back({stream_of(cache_id, {dataset.name, source}), opens_of(metadata, opens_before, opens_after),
+                      metadata.int_property(kMaxSeqProperty, 0)});
+    }
+    dataset.exports = find_exports(cache_.io(), sink, dataset.name, before, own_streams, held);
+    if (dataset.exports) {
+      size_t i = 0;
+      for (const auto& [source, table] : dataset.tables)
+        dataset.unsent[source] = rows_outside(dataset.exports->sent[held[i++].stream]);
+      dataset.table_rows += dataset.exports->rows;
+      return;
+    }
+    dataset.tables.clear();
+    check_cancelled();
+  }
+  fail(ErrorKind::busy, "dataset {}: the destination of sink {} keeps changing while it is looked at; try again",
+       dataset.name, sink.name);
+}
+
+std::shared_ptr<const DatasetCut> Cut::open(const std::string& name) {
   auto dataset = std::make_shared<DatasetCut>();
   dataset->name = name;
   dataset->config = cache_.dataset_config(name);
@@ -101,13 +238,17 @@ std::shared_ptr<const DatasetCut> Cut::open(const std::string& name) const {
     const auto routing = spool.routing.find(name);
     if (routing != spool.routing.end()) config.source_column = routing->second;
   }
-  for (const PartitionId& partition : cache_.partitions(name)) {
-    auto held = cache_.hold(partition);
-    if (!held) continue;
-    dataset->table_rows += total_records(*held->table.metadata);
-    const iceberg::Schema visible = without_hidden(held->table.metadata->schema());
-    dataset->schema = dataset->tables.empty() ? visible : merge_schemas(dataset->schema, visible, name);
-    dataset->tables.emplace(partition.source, std::move(*held));
+  if (const SinkConfig* sink = find_queryable_sink(cache_.config(), name)) {
+    hold_with_exports(*dataset, *sink);
+  } else {
+    hold_tables(cache_, *dataset, /*is_numbered=*/false);
+  }
+  bool is_first = true;
+  for (const auto& [source, held] : dataset->tables) {
+    dataset->table_rows += total_records(*held.table.metadata);
+    const iceberg::Schema visible = without_hidden(held.table.metadata->schema());
+    dataset->schema = is_first ? visible : merge_schemas(dataset->schema, visible, name);
+    is_first = false;
   }
   if (dataset->config.schema) {
     dataset->schema = merge_schemas(*dataset->config.schema, dataset->schema, name, Stands::second);
@@ -128,6 +269,7 @@ std::shared_ptr<const DatasetCut> Cut::open(const std::string& name) const {
   if (dataset->config.allow_new_columns && dataset->spooled_bytes > 0) dataset->schema = inference.schema();
   dataset->spooled_schema = dataset->schema;
   if (dataset->config.schema) dataset->spooled_schema = with_required(dataset->schema, *dataset->config.schema);
+  if (dataset->exports) dataset->schema = with_exported_columns(dataset->schema, *dataset->exports, name);
   return dataset;
 }
 
@@ -160,6 +302,14 @@ std::optional<std::string> Cut::SpoolScan::next() {
     }
   }
   return std::nullopt;
+}
+
+iceberg::Schema schema_with_exports(const Cache& cache, const std::string& dataset) {
+  const iceberg::Schema schema = cache.dataset_schema(dataset);
+  const SinkConfig* sink = find_queryable_sink(cache.config(), dataset);
+  if (sink == nullptr) return schema;
+  const auto cut = Cut(cache).dataset(dataset);
+  return iceberg::assign_fresh_ids(with_exported_columns(schema, *cut->exports, dataset));
 }
 
 }  // namespace firn::hyp

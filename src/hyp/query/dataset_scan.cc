@@ -8,6 +8,7 @@
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/parquet/without_field_ids.h"
 #include "iceberg/scan/scan.h"
+#include "iceberg/scan/snapshot_choice.h"
 
 namespace firn::hyp {
 namespace {
@@ -106,8 +107,9 @@ void bind(duckdb_bind_info info) try {
 
 // --- one scan ---
 
-// A table of one source, planned for the columns that it has of those asked for.
+// A table, of one source or an archive's, or a blob, planned for the columns that it has of those asked for.
 struct TableScan {
+  std::string place;  // for messages
   std::shared_ptr<const iceberg::ScanPlan> plan;
   std::shared_ptr<FileIO> io;
   iceberg::ScanOptions options;
@@ -120,7 +122,7 @@ struct Scan {
   std::shared_ptr<arrow::Schema> schema;
   DuckArrowSchema converted;
   std::vector<TableScan> tables;
-  std::vector<std::pair<size_t, size_t>> tasks;  // table, task
+  std::vector<std::pair<size_t, size_t>> tasks;  // table, task; after them come the dataset's exported objects
   std::atomic<size_t> next_task{0};
   std::unique_ptr<Cut::SpoolScan> spool;
 };
@@ -155,26 +157,89 @@ iceberg::ExpressionPtr table_filter(const std::vector<iceberg::ExpressionPtr>& c
   return filter;
 }
 
+// The field that the dataset has as `name`: an export may spell it in another case (P4.3).
+template <class Fields, class NameOf>
+auto find_spelled(const Fields& fields, const std::string& name, const NameOf& name_of) {
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return name_of(field) == name; });
+  if (found != fields.end()) return found;
+  const std::string folded = fold_name(name);
+  return std::find_if(fields.begin(), fields.end(),
+                      [&](const auto& field) { return fold_name(name_of(field)) == folded; });
+}
+const std::string& name_of_column(const iceberg::Field& field) { return field.name; }
+const std::string& name_of_arrow(const std::shared_ptr<arrow::Field>& field) { return field->name(); }
+
+// Where the rows of a scan come from. The counters may be null.
+TableScan begin_table_scan(const Scan& scan, std::string place, const iceberg::Schema& schema,
+                           std::shared_ptr<FileIO> io, iceberg::ReadCounters* counters) {
+  const DatasetScanContext& context = *scan.bound.context;
+  TableScan table;
+  table.place = std::move(place);
+  table.io = std::move(io);
+  for (const iceberg::Field& field : scan.projection.fields()) {
+    const auto found = find_spelled(schema.fields(), field.name, name_of_column);
+    if (found != schema.fields().end()) table.options.columns.push_back(found->name);
+  }
+  if (table.options.columns.empty()) table.options.columns.push_back("_pos");  // rows are counted all the same
+  const auto pruning = context.pruning.find(scan.bound.dataset->name);
+  if (pruning != context.pruning.end())
+    table.options.filter = table_filter(pruning->second, schema, scan.bound.dataset->schema);
+  table.options.prune = context.prune;
+  table.options.counters = counters;
+  return table;
+}
+
+void finish_table_scan(const Scan& scan, TableScan& table, iceberg::ScanPlan plan) {
+  table.is_projected = scan_schema(plan.projection)->Equals(*scan.schema, /*check_metadata=*/true);
+  table.plan = std::make_shared<const iceberg::ScanPlan>(std::move(plan));
+}
+
+void add_table(Scan& scan, TableScan table, const iceberg::TableMetadata& metadata) {
+  finish_table_scan(scan, table, iceberg::plan_scan(metadata, table.io, table.options));
+  for (size_t task = 0; task < table.plan->tasks.size(); ++task) scan.tasks.emplace_back(scan.tables.size(), task);
+  scan.tables.push_back(std::move(table));
+}
+
 void plan_tables(Scan& scan) {
   const DatasetScanContext& context = *scan.bound.context;
-  const auto pruning = context.pruning.find(scan.bound.dataset->name);
-  for (const auto& [source, held] : scan.bound.dataset->tables) {
-    const iceberg::Schema& table_schema = held.table.metadata->schema();
-    TableScan table;
-    table.io = held.operations->io();
-    for (const iceberg::Field& field : scan.projection.fields()) {
-      if (find_column(table_schema, field.name) != nullptr) table.options.columns.push_back(field.name);
+  const DatasetCut& dataset = *scan.bound.dataset;
+  for (const auto& [source, held] : dataset.tables) {
+    const iceberg::TableMetadata& metadata = *held.table.metadata;
+    TableScan table =
+        begin_table_scan(scan, metadata.location, metadata.schema(), held.operations->io(), context.counters);
+    const auto unsent = dataset.unsent.find(source);
+    if (unsent != dataset.unsent.end() && unsent->second) {  // not to prune: the other rows come from the destination
+      table.options.filter =
+          table.options.filter ? iceberg::and_(table.options.filter, unsent->second) : unsent->second;
     }
-    if (table.options.columns.empty()) table.options.columns.push_back("_pos");  // rows are counted all the same
-    if (pruning != context.pruning.end())
-      table.options.filter = table_filter(pruning->second, table_schema, scan.bound.dataset->schema);
-    table.options.counters = context.counters;
-    table.plan =
-        std::make_shared<const iceberg::ScanPlan>(iceberg::plan_scan(*held.table.metadata, table.io, table.options));
-    table.is_projected = scan_schema(table.plan->projection)->Equals(*scan.schema, /*check_metadata=*/true);
-    for (size_t task = 0; task < table.plan->tasks.size(); ++task) scan.tasks.emplace_back(scan.tables.size(), task);
-    scan.tables.push_back(std::move(table));
+    add_table(scan, std::move(table), metadata);
   }
+  if (!dataset.exports || !dataset.exports->archive) return;
+  const Exports& exports = *dataset.exports;
+  TableScan table = begin_table_scan(scan, exports.archive->location(), exports.schema, exports.archive->io(),
+                                     context.archive_counters);
+  table.options.snapshot_id = exports.archive_snapshot;
+  add_table(scan, std::move(table), *exports.archive_metadata);
+}
+
+// Its columns are in its footer alone, so it is planned when its turn comes.
+TableScan plan_object(const Scan& scan, const ExportedObject& object) {
+  const DatasetScanContext& context = *scan.bound.context;
+  const auto io = context.cut->io();
+  const iceberg::Schema schema = read_blob_schema(*io, object.path);
+  TableScan table = begin_table_scan(scan, object.path, schema, io, context.blob_counters);
+  iceberg::ScanPlan plan;
+  plan.table_schema = schema;
+  plan.projection = iceberg::choose_columns(schema, table.options);
+  if (table.options.filter) plan.filter = iceberg::bind(*table.options.filter, schema);
+  iceberg::FileScanTask& task = plan.tasks.emplace_back();
+  task.file.file_path = object.path;
+  task.file.record_count = object.rows;
+  task.residual = plan.filter;
+  if (context.blob_counters != nullptr) ++context.blob_counters->files_planned;
+  finish_table_scan(scan, table, std::move(plan));
+  return table;
 }
 
 void init(duckdb_init_info info) try {
@@ -200,7 +265,8 @@ void init(duckdb_init_info info) try {
     scan->converted = to_converted_schema(scan->bound.context->connection, *scan->schema);
   plan_tables(*scan);
   scan->spool = std::make_unique<Cut::SpoolScan>(*scan->bound.context->cut, scan->bound.dataset);
-  const size_t work = scan->tasks.size() + (scan->bound.dataset->spooled_bytes > 0 ? 2 : 0);
+  const size_t objects = scan->bound.dataset->exports ? scan->bound.dataset->exports->objects.size() : 0;
+  const size_t work = scan->tasks.size() + objects + (scan->bound.dataset->spooled_bytes > 0 ? 2 : 0);
   duckdb_init_set_max_threads(info, std::clamp<size_t>(work, 1, static_cast<size_t>(scan->bound.context->threads)));
   duckdb_init_set_init_data(info, scan.release(), destroy<Scan>);
 } catch (const std::exception& e) {
@@ -211,6 +277,7 @@ void init(duckdb_init_info info) try {
 struct Worker {
   std::shared_ptr<arrow::RecordBatchReader> reader;
   bool is_projected = false;  // what the reader gives
+  std::string place;          // where it reads
   std::shared_ptr<arrow::RecordBatch>
       batch;  // of Scan::schema, or any with the right number of rows where that is empty
   int64_t offset = 0;
@@ -221,36 +288,63 @@ void init_worker(duckdb_init_info info) { duckdb_init_set_init_data(info, new Wo
 // The columns that are asked for, as the dataset has them; what a table or the spooled rows lack is null.
 std::shared_ptr<arrow::RecordBatch> to_projection(const Scan& scan, const std::shared_ptr<arrow::RecordBatch>& batch) {
   if (scan.projection.fields().empty()) return batch;
-  auto rows = without_ids(*batch);
-  for (int i = rows->num_columns() - 1; i >= 0; --i) {
-    if (find_column(scan.projection, rows->schema()->field(i)->name()) == nullptr)
-      rows = check(rows->RemoveColumn(i), "drop a column");
+  const auto rows = without_ids(*batch);
+  arrow::FieldVector fields;
+  arrow::ArrayVector columns;
+  for (const iceberg::Field& field : scan.projection.fields()) {
+    const auto found = find_spelled(rows->schema()->fields(), field.name, name_of_arrow);
+    if (found == rows->schema()->fields().end()) continue;
+    fields.push_back((*found)->WithName(field.name));
+    columns.push_back(rows->column(static_cast<int>(found - rows->schema()->fields().begin())));
   }
-  return iceberg::conform(rows, scan.projection);
+  return iceberg::conform(
+      arrow::RecordBatch::Make(arrow::schema(std::move(fields)), rows->num_rows(), std::move(columns)),
+      scan.projection);
+}
+
+void open_next(Scan& scan, Worker& worker, size_t task) {
+  std::optional<TableScan> object;
+  size_t task_of_table = 0;
+  if (task < scan.tasks.size()) {
+    task_of_table = scan.tasks[task].second;
+  } else {
+    object = plan_object(scan, scan.bound.dataset->exports->objects[task - scan.tasks.size()]);
+  }
+  const TableScan& table = object ? *object : scan.tables[scan.tasks[task].first];
+  worker.is_projected = table.is_projected;
+  worker.place = table.place;
+  worker.reader = iceberg::read_task(table.plan, task_of_table, table.io, table.options);
 }
 
 // The next rows of any source, or nullptr at the end.
 std::shared_ptr<arrow::RecordBatch> next_batch(Scan& scan, Worker& worker) {
+  const DatasetCut& dataset = *scan.bound.dataset;
+  const size_t tasks = scan.tasks.size() + (dataset.exports ? dataset.exports->objects.size() : 0);
   for (;;) {
     if (worker.reader) {
       std::shared_ptr<arrow::RecordBatch> batch;
       check(worker.reader->ReadNext(&batch), "read a table");
-      if (batch) return worker.is_projected ? batch : to_projection(scan, batch);
+      if (batch && worker.is_projected) return batch;
+      if (batch) {
+        try {
+          return to_projection(scan, batch);
+        } catch (const Error& e) {  // of an export from before the column had its type
+          throw Error(e.kind(), worker.place, e);
+        }
+      }
       worker.reader.reset();
     }
     const size_t next = scan.next_task++;
-    if (next < scan.tasks.size()) {
-      const TableScan& table = scan.tables[scan.tasks[next].first];
-      worker.is_projected = table.is_projected;
-      worker.reader = iceberg::read_task(table.plan, scan.tasks[next].second, table.io, table.options);
+    if (next < tasks) {
+      open_next(scan, worker, next);
       continue;
     }
     const auto lines = scan.spool->next();
     if (!lines) return nullptr;
     RowParserOptions options;
-    options.row_bytes_max = scan.bound.dataset->config.row_bytes_max;
-    options.new_columns_rejected = !scan.bound.dataset->config.allow_new_columns;
-    const auto rows = parse_rows(*lines, scan.bound.dataset->spooled_schema, options).batch;
+    options.row_bytes_max = dataset.config.row_bytes_max;
+    options.new_columns_rejected = !dataset.config.allow_new_columns;
+    const auto rows = parse_rows(*lines, dataset.spooled_schema, options).batch;
     if (rows->num_rows() > 0) return to_projection(scan, rows);
   }
 }

@@ -18,8 +18,11 @@ struct DatasetScanContext {
   // By dataset: predicates that every row which the statement can use satisfies (P13.2). They prune, and DuckDB filters
   // anyway.
   std::map<std::string, std::vector<iceberg::ExpressionPtr>> pruning;
+  bool prune = true;  // false: every file, row group and page is read
   int threads = 1;
-  iceberg::ReadCounters* counters = nullptr;
+  iceberg::ReadCounters* counters = nullptr;          // of the cache's tables
+  iceberg::ReadCounters* blob_counters = nullptr;     // of queryable blobs
+  iceberg::ReadCounters* archive_counters = nullptr;  // of queryable archives
 };
 
 // `context` outlives the connection's statements.

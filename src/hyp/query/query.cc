@@ -88,7 +88,10 @@ class QueryReader final : public arrow::RecordBatchReader {
     context_.connection = connection_.get();
     context_.threads =
         options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    context_.prune = options.prune;
     context_.counters = options.counters;
+    context_.blob_counters = options.blob_counters;
+    context_.archive_counters = options.archive_counters;
     const std::string statement = with_tables_shown(sql, cut_);
     if (const auto ast = parse_select(connection_.get(), statement)) {
       check_qualified_names(*ast, cut_);

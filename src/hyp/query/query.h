@@ -1,4 +1,5 @@
-// SQL over the cache with DuckDB (protocols P13): each dataset is a table of its name, spooled rows included.
+// SQL over the cache with DuckDB (protocols P13): each dataset is a table of its name, spooled rows included, and what
+// its queryable sink has.
 #pragma once
 
 #include <atomic>
@@ -14,17 +15,20 @@
 namespace firn::hyp {
 
 struct QueryOptions {
-  bool prune = true;                             // false: projection alone (tests compare both)
-  int threads = 0;                               // 0: hardware
-  int64_t memory_bytes_max = 0;                  // 0: DuckDB's default
-  const std::atomic<bool>* cancelled = nullptr;  // interrupts the statement; then throws cancelled
-  iceberg::ReadCounters* counters = nullptr;
+  bool prune = true;                                  // false: projection alone (tests compare both)
+  int threads = 0;                                    // 0: hardware
+  int64_t memory_bytes_max = 0;                       // 0: DuckDB's default
+  const std::atomic<bool>* cancelled = nullptr;       // interrupts the statement; then throws cancelled
+  iceberg::ReadCounters* counters = nullptr;          // of what was read of the cache's tables
+  iceberg::ReadCounters* blob_counters = nullptr;     // of queryable blobs; a file whose row groups are all pruned is
+                                                      // no pruned file
+  iceberg::ReadCounters* archive_counters = nullptr;  // of queryable archives
 };
 
 // Runs one SQL statement (a SELECT, or what only reads) on one cut of the cache: what is visible when the statement
-// starts. The result streams; the reader keeps the connection, and must be dropped before `cache`. Throws
-// invalid_argument with DuckDB's message. No extension is loaded, and no file, socket or environment variable is
-// reachable from SQL.
+// starts, and what queryable sinks have of it. The result streams; the reader keeps the connection, and must be dropped
+// before `cache`. Throws invalid_argument with DuckDB's message. No extension is loaded, and no file, socket or
+// environment variable is reachable from SQL.
 std::shared_ptr<arrow::RecordBatchReader> run_query(const Cache& cache, const std::string& sql,
                                                     const QueryOptions& options = {});
 

@@ -1,6 +1,10 @@
 // Archives: one Iceberg table a dataset, one append snapshot a unit, committed by compare-and-set on the stream's
 // offset (P3.3).
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <mutex>
+#include <utility>
 
 #include "base/arrow_status.h"
 #include "base/fault_point.h"
@@ -22,18 +26,22 @@ using iceberg::LoadedTable;
 using iceberg::TableMetadata;
 using iceberg::TableOperations;
 
-constexpr int64_t kWriterBytesMax = 128 << 20;
+constexpr int64_t kWriterBytesMax = 128 << 20;  // of all partitions that a run ships at once
 
 // The cache table's field ids mean other columns in the archive: there the names decide.
 std::shared_ptr<arrow::RecordBatch> without_ids(const arrow::RecordBatch& batch) {
   return arrow::RecordBatch::Make(iceberg::without_field_ids(*batch.schema()), batch.num_rows(), batch.columns());
 }
 
-// A dataset's table, once it is open.
+// A dataset's table, once it is open. Threads share it.
 struct Archive {
+  std::mutex opening;  // of what follows, which changes no more once `operations` is there
   DatasetConfig config;
   iceberg::Schema schema;  // the dataset's columns when this run began, from which its layout is derived
   std::shared_ptr<TableOperations> operations;  // nullptr: no table is there
+  // Partitions write their files at once and commit one after another: each commit builds on the one before anyhow, and
+  // a lost race costs a wait and another try.
+  std::mutex committing;
 };
 
 class IcebergDestination final : public Destination {
@@ -49,30 +57,36 @@ class IcebergDestination final : public Destination {
   std::string key_of(const Unit&) const override { return ""; }
 
   std::optional<Position> position(const Unit& unit) override {
-    const Archive& archive = open(unit.partition.dataset);
-    if (!archive.operations) return std::nullopt;
-    return position_in(*archive.operations, *archive.operations->load().metadata, unit);
+    const auto operations = find_table(open(unit.partition.dataset));
+    if (!operations) return std::nullopt;
+    const LoadedTable head = operations->load();
+    if (!trusted_offsets(*head.metadata, unit.stream)) {
+      fail(ErrorKind::destination_forgot,
+           "{}: it was rolled back, and its snapshots from before were expired, so what it has of {} cannot be told. "
+           "Compare the rows, then reset the sink to a number, to start or to now",
+           head.metadata->location, unit.partition.logical_path());
+    }
+    return position_in(*operations, *head.metadata, unit);
   }
 
   Standing standing(const Unit& confirmed) override {
-    const Archive& archive = open(confirmed.partition.dataset);
-    if (!archive.operations) return {};
-    const LoadedTable head = archive.operations->load();
+    const auto operations = find_table(open(confirmed.partition.dataset));
+    if (!operations) return {};
+    const LoadedTable head = operations->load();
     const StreamOffsets offsets = read_offsets(*head.metadata, confirmed.stream);
     const bool is_listed = offsets.opens.contains(confirmed.range.open_id);
     if (!is_listed && offsets.forgot && confirmed.range.until <= *offsets.forgot) return {.is_known = false};
-    return {.there = position_in(*archive.operations, *head.metadata, confirmed)};
+    return {.there = position_in(*operations, *head.metadata, confirmed)};
   }
 
   std::optional<size_t> newest_known(const std::vector<Unit>& opens) override {
     if (opens.empty()) return std::nullopt;
-    const Archive& archive = open(opens.front().partition.dataset);
-    if (!archive.operations) return std::nullopt;
-    const LoadedTable head = archive.operations->load();
-    const StreamOffsets offsets = read_offsets(*head.metadata, opens.front().stream);
-    if (is_rolled_back(*head.metadata, offsets)) return std::nullopt;
+    const auto operations = find_table(open(opens.front().partition.dataset));
+    if (!operations) return std::nullopt;
+    const auto offsets = trusted_offsets(*operations->load().metadata, opens.front().stream);
+    if (!offsets) return std::nullopt;
     for (size_t i = opens.size(); i-- > 0;) {
-      if (offsets.opens.contains(opens[i].range.open_id)) return i;
+      if (offsets->opens.contains(opens[i].range.open_id)) return i;
     }
     return std::nullopt;
   }
@@ -85,8 +99,7 @@ class IcebergDestination final : public Destination {
     span.set("until", unit.range.until);
     try {
       Archive& archive = open(unit.partition.dataset);
-      if (!archive.operations) create(archive);
-      const LoadedTable head = archive.operations->load();
+      const LoadedTable head = find_or_create_table(archive)->load();
       span.set("table", head.metadata->location);
       span.set("hyp_partition_spec", display_spec(*head.metadata));
       span.set("hyp_sort_order", display_order(*head.metadata));
@@ -99,19 +112,64 @@ class IcebergDestination final : public Destination {
     }
   }
 
+  bool reset(const Unit& unit, std::optional<int64_t> from, int64_t& last) override {
+    return set_offsets(unit, [&](const TableMetadata& table) -> std::optional<StreamOffsets> {
+      const auto offsets = trusted_offsets(table, unit.stream);
+      if (!offsets) return std::nullopt;
+      const auto known = offsets->opens.find(unit.range.open_id);
+      const bool is_from = known == offsets->opens.end() ? !from : known->second == from;
+      if (!is_from) return std::nullopt;
+      return moved(*offsets, unit.range.open_id, *unit.open_since, last);
+    });
+  }
+
+  void trust(const Unit& unit) override {
+    Archive& archive = open(unit.partition.dataset);
+    const auto operations = find_table(archive);
+    if (!operations) return;
+    const LoadedTable head = operations->load();
+    if (!is_rolled_back(*head.metadata, read_offsets(*head.metadata, unit.stream))) return;
+    set_offsets(unit, [&](const TableMetadata& table) {
+      if (auto left = trusted_offsets(table, unit.stream)) return left;
+      auto unknown = std::make_optional(read_offsets(table, unit.stream));  // an operator's word stands for it then
+      unknown->opens.clear();
+      unknown->snapshot_id.reset();
+      return unknown;
+    });
+  }
+
  private:
   std::string location_of(const std::string& dataset) const {
     return iceberg::normal_location(join_path(join_path(sink_.path, sink_.iceberg_namespace), encode_segment(dataset)));
   }
 
   Archive& open(const std::string& dataset) {
-    const auto known = archives_.find(dataset);
-    if (known != archives_.end()) return known->second;
-    Archive archive{cache_.dataset_config(dataset), cache_.dataset_schema(dataset), nullptr};
-    const std::string location = location_of(dataset);
-    if (iceberg::filesystem_table_exists(*io_, location))
+    std::lock_guard guard(mutex_);
+    std::unique_ptr<Archive>& archive = archives_[dataset];
+    if (!archive) {
+      auto opened = std::make_unique<Archive>();
+      opened->config = cache_.dataset_config(dataset);
+      opened->schema = cache_.dataset_schema(dataset);
+      archive = std::move(opened);
+    }
+    return *archive;
+  }
+
+  // nullptr: there is none.
+  std::shared_ptr<TableOperations> find_table(Archive& archive) {
+    std::lock_guard guard(archive.opening);
+    const std::string location = location_of(archive.config.name);
+    if (!archive.operations && iceberg::filesystem_table_exists(*io_, location)) {
       archive.operations = iceberg::open_filesystem_table(io_, location);
-    return archives_.emplace(dataset, std::move(archive)).first->second;
+    }
+    return archive.operations;
+  }
+
+  std::shared_ptr<TableOperations> find_or_create_table(Archive& archive) {
+    if (auto operations = find_table(archive)) return operations;
+    std::lock_guard guard(archive.opening);
+    if (!archive.operations) create(archive);
+    return archive.operations;
   }
 
   void create(Archive& archive) {
@@ -142,13 +200,44 @@ class IcebergDestination final : public Destination {
     }
   }
 
+  // What the table really has: its property, and where it was rolled back what is left of that. nullopt: that cannot be
+  // told.
+  static std::optional<StreamOffsets> trusted_offsets(const TableMetadata& table, const std::string& stream) {
+    StreamOffsets offsets = read_offsets(table, stream);
+    return is_rolled_back(table, offsets) ? offsets_in_history(table, stream, offsets) : offsets;
+  }
+
   // How far `table` has the unit's open, and made sure to last (P10.8).
   std::optional<Position> position_in(TableOperations& operations, const TableMetadata& table, const Unit& unit) {
-    const StreamOffsets offsets = read_offsets(table, unit.stream);
-    const auto known = offsets.opens.find(unit.range.open_id);
-    if (known == offsets.opens.end() || is_rolled_back(table, offsets)) return std::nullopt;
+    const auto offsets = trusted_offsets(table, unit.stream);
+    if (!offsets) return std::nullopt;
+    const auto known = offsets->opens.find(unit.range.open_id);
+    if (known == offsets->opens.end()) return std::nullopt;
     operations.io()->sync_folder(join_path(table.location, "metadata"));
     return Position{known->second, std::nullopt};
+  }
+
+  // Commits what `change` makes of the stream's offsets on the head (P3.3); false, and nothing is changed: it gave
+  // nullopt there.
+  bool set_offsets(const Unit& unit,
+                   const std::function<std::optional<StreamOffsets>(const TableMetadata& table)>& change) {
+    Archive& archive = open(unit.partition.dataset);
+    const auto operations = find_or_create_table(archive);
+    std::lock_guard guard(archive.committing);
+    bool is_taken = true;
+    std::string written;
+    fault_point("sink.before-reset");
+    iceberg::commit_metadata(*operations, [&](TableMetadata& next) {
+      std::string& property = next.properties[offset_property(unit.stream)];
+      if (!written.empty() && property == written) return false;  // a try of ours that had no answer
+      const auto offsets = change(next);
+      is_taken = offsets.has_value();
+      if (!is_taken) return false;
+      written = to_text(*offsets);
+      return std::exchange(property, written) != written;
+    });
+    fault_point("sink.reset-written");
+    return is_taken;
   }
 
   UnitVerdict judge_on(const TableMetadata& table, const StreamOffsets& offsets, const Unit& unit) const {
@@ -166,9 +255,10 @@ class IcebergDestination final : public Destination {
     const UnitVerdict verdict = judge_on(head, read_offsets(head, unit.stream), unit);
     if (verdict != UnitVerdict::take) return not_taken(table, head, unit, verdict);
     check_archive_spec(head, archive.config, archive.schema);
-    const LoadedTable evolved = evolve(table, head, rows.schema());
+    const LoadedTable evolved = evolve(archive, head, rows.schema());
     const std::vector<iceberg::DataFile> files = write_rows(table, *evolved.metadata, rows);
     fault_point("sink.files-written");
+    std::lock_guard guard(archive.committing);
     Delivered delivered =
         files.empty() ? commit_offset(table, unit) : commit_rows(table, *evolved.metadata, unit, files);
     fault_point("sink.committed");
@@ -177,16 +267,17 @@ class IcebergDestination final : public Destination {
 
   // Columns come by a commit of their own, before the first file that has them (P2). A column that the table has in a
   // wider type stays so.
-  LoadedTable evolve(TableOperations& table, const TableMetadata& head, const iceberg::Schema& columns) {
+  LoadedTable evolve(Archive& archive, const TableMetadata& head, const iceberg::Schema& columns) {
+    std::lock_guard guard(archive.committing);
     const iceberg::Schema wanted = merge_schemas(columns, head.schema(), head.location);
-    LoadedTable evolved = iceberg::evolve_schema(table, wanted);
+    LoadedTable evolved = iceberg::evolve_schema(*archive.operations, wanted);
     if (evolved.metadata->current_schema_id != head.current_schema_id) fault_point("sink.schema-evolved");
     return evolved;
   }
 
   std::vector<iceberg::DataFile> write_rows(TableOperations& table, const TableMetadata& metadata, UnitRows& rows) {
     iceberg::WriteOptions options;
-    options.memory_bytes_max = kWriterBytesMax;
+    options.memory_bytes_max = kWriterBytesMax / std::clamp<int64_t>(sink_.parallel_max, 1, kParallelMax);
     iceberg::AppendWriter writer(table.io(), metadata, options);
     while (const auto batch = rows.next()) writer.write(without_ids(*batch));
     return rows.rows_read() > 0 ? writer.finish() : std::vector<iceberg::DataFile>();
@@ -283,7 +374,8 @@ class IcebergDestination final : public Destination {
   const Cache& cache_;
   std::shared_ptr<FileIO> io_;
   SinkConfig sink_;
-  std::map<std::string, Archive> archives_;
+  std::mutex mutex_;  // of the map
+  std::map<std::string, std::unique_ptr<Archive>> archives_;
 };
 
 }  // namespace

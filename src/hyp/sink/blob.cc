@@ -112,6 +112,24 @@ class BlobDestination final : public Destination {
     return settle_taken(unit, *taken);
   }
 
+  int64_t end_at_or_below(const Unit& unit, int64_t last) override {
+    int64_t end = *unit.open_since;
+    for (auto claim = read_claim(unit, end); claim && claim->until <= last; claim = read_claim(unit, end)) {
+      end = claim->until;
+    }
+    return end;
+  }
+
+  bool reset(const Unit& unit, std::optional<int64_t> from, int64_t& last) override {
+    const auto there = position(unit);
+    const int64_t end = there ? there->last : *unit.open_since;
+    if (end != from.value_or(*unit.open_since)) return false;
+    if (last > end) return skip(unit, end, last);
+    last = end_at_or_below(unit, last);
+    withdraw(unit, last);
+    return true;
+  }
+
  private:
   static std::string objects_folder(const PartitionId& partition) {
     return join_path(encode_segment(partition.dataset), partition.key());
@@ -171,6 +189,35 @@ class BlobDestination final : public Destination {
     const bool is_there = there && there->last >= unit.range.until;
     if (is_there && !taken.object.empty()) io_->sync_folder(describe(unit.partition));
     return {.outcome = is_there ? Delivered::Outcome::already_there : Delivered::Outcome::refused, .there = there};
+  }
+
+  // Rows (since, until] count as sent without being there: a claim without an object.
+  bool skip(const Unit& unit, int64_t since, int64_t until) {
+    fault_point("sink.before-skip");
+    const bool is_taken = !io_->put_if_absent(claim_path(unit, since), to_text(Claim{until, "", 0}));
+    fault_point("sink.skipped");
+    return !is_taken;
+  }
+
+  // Claims above `last` go, from the top down: what is left is a chain at every moment. Objects stay.
+  void withdraw(const Unit& unit, int64_t last) {
+    std::vector<int64_t> sinces;
+    int64_t since = last;
+    for (auto claim = read_claim(unit, since); claim; claim = read_claim(unit, since)) {
+      sinces.push_back(since);
+      since = claim->until;
+    }
+    for (size_t i = sinces.size(); i-- > 0;) {
+      fault_point("sink.before-withdraw");
+      io_->remove(claim_path(unit, sinces[i]));
+      fault_point("sink.withdrawn");
+    }
+    if (const auto beyond = claim_beyond(unit, last)) {
+      fail(ErrorKind::busy,
+           "{}: while claims above {} were withdrawn another copy of the cache made one at {}: stop it, remove that "
+           "claim, and reset again",
+           claims_folder(unit), last, *beyond);
+    }
   }
 
   struct Written {

@@ -1,70 +1,137 @@
 #include "hyp/sink/driver.h"
 
 #include <algorithm>
+#include <mutex>
 
+#include <arrow/array.h>
+
+#include "base/arrow_status.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/span.h"
 #include "base/uri.h"
+#include "base/uuid.h"
+#include "hyp/cache/parallel.h"
 #include "hyp/sink/destination.h"
-#include "hyp/sink/last_error.h"
 #include "hyp/sink/partition_sink.h"
 #include "hyp/sink/unit.h"
-#include "hyp/sink/watermark.h"
 
 namespace firn::hyp {
 namespace {
 
-std::vector<PartitionId> partitions_of(const Cache& cache, const SinkConfig& sink) {
-  std::vector<PartitionId> partitions;
-  for (const std::string& dataset : sink.datasets.empty() ? cache.datasets() : sink.datasets) {
-    const auto some = cache.partitions(dataset);
-    partitions.insert(partitions.end(), some.begin(), some.end());
+// Partitions whose next try is due (outbox.h).
+std::vector<PartitionId> due_of(const Cache& cache, const SinkConfig& sink, std::vector<PartitionId> partitions) {
+  std::set<PartitionId> due;
+  for (const OutboxEntry& entry : list_outbox(cache.config().state_dir, sink.name)) {
+    if (is_due(entry, now_ms())) due.insert(entry.partition);
   }
+  std::erase_if(partitions, [&](const PartitionId& partition) { return !due.contains(partition); });
   return partitions;
 }
 
-std::unique_ptr<Destination> make_destination(const Cache& cache, const SinkConfig& sink) {
-  if (sink.path.empty()) fail(ErrorKind::config, "sink {}: it has no path", sink.name);
-  if (sink.unit_rows_max < 1 || sink.unit_bytes_max < 1) {
-    fail(ErrorKind::config, "sink {}: maxRows and maxBytes must be at least 1", sink.name);
-  }
-  return sink.kind == SinkKind::blob ? make_blob_destination(cache, sink) : make_iceberg_destination(cache, sink);
-}
-
-FileLock lock_sink(const std::string& state_dir, const std::string& sink) {
-  make_directories(sink_folder(state_dir, sink));
-  return FileLock::acquire(sink_lock_path(state_dir, sink), FileLock::Mode::exclusive);
-}
-
-// What stops one partition stops no other: it is told in the report and remembered for the status.
-void run_and_record(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options, Destination& destination,
-                    PartitionRun& run) {
-  Span span("sink.partition");
-  span.set("sink", sink.name);
-  span.set("partition", run.partition.logical_path());
+// In the outbox, where the status and the next try find it.
+void record(const Config& config, const SinkConfig& sink, ErrorKind kind, PartitionRun& run) {
   try {
-    run_partition(cache, sink, options, destination, run);
-  } catch (const Error& e) {
-    run.error_kind = to_string(e.kind());
-    run.error = e.what();
-  } catch (const std::exception& e) {  // of a library, or no memory
-    run.error_kind = to_string(ErrorKind::internal);
-    run.error = e.what();
-  }
-  span.set("units", run.units);
-  span.set("rows", run.rows);
-  if (!run.error.empty()) {
-    span.fail(run.error_kind, run.error);
-    spdlog::error("sink {}: {}: {}", sink.name, run.partition.logical_path(), run.error);
-  }
-  try {
-    save_last_error(last_error_path(cache.config().state_dir, sink.name, run.partition), {run.error_kind, run.error});
+    if (run.error.empty()) {
+      note_success(config.state_dir, sink.name, run.partition);
+      return;
+    }
+    const OutboxEntry entry = note_failure(config.state_dir, sink.name, run.partition, kind, run.error);
+    run.attempts = entry.attempts;
+    run.next_try_ms = entry.next_try_ms;
   } catch (const Error& e) {
     spdlog::warn("{}", e.what());  // it is in the report all the same
   }
 }
 
+// What stops one partition stops no other: it is told in the report and remembered.
+void run_and_record(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options, Destination& destination,
+                    PartitionRun& run) {
+  Span span("sink.partition");
+  span.set("sink", sink.name);
+  span.set("partition", run.partition.logical_path());
+  ErrorKind kind = ErrorKind::internal;
+  try {
+    run_partition(cache, sink, options, destination, run);
+  } catch (const Error& e) {
+    kind = e.kind();
+    run.error = e.what();
+  } catch (const std::exception& e) {  // of a library, or no memory
+    run.error = e.what();
+  }
+  span.set("units", run.units);
+  span.set("rows", run.rows);
+  if (!run.error.empty() && kind == ErrorKind::cancelled && options.cancelled != nullptr && *options.cancelled) {
+    run.note = run.error;  // it was asked for: no failure of the partition, whose intent is settled by the next run
+    run.error.clear();
+    return;
+  }
+  if (!run.error.empty()) {
+    run.error_kind = to_string(kind);
+    span.fail(run.error_kind, run.error);
+  }
+  record(cache.config(), sink, kind, run);
+}
+
+// When the lowest row above the watermark was ingested, by the time in its batch id.
+std::optional<int64_t> ingested_ms(const HeldTable& held, int64_t seq) {
+  iceberg::ScanOptions scan;
+  scan.columns = {kBatchIdColumn};
+  scan.filter = iceberg::predicate(iceberg::Op::eq, kIngestSeqColumn, {seq});
+  const auto rows = iceberg::scan(*held.table.metadata, held.operations->io(), scan);
+  for (std::shared_ptr<arrow::RecordBatch> batch;;) {
+    check(rows->ReadNext(&batch), "read a batch id");
+    if (!batch) return std::nullopt;
+    const auto& ids = static_cast<const arrow::StringArray&>(*batch->column(0));
+    for (int64_t i = 0; i < ids.length(); ++i) {
+      if (ids.IsValid(i)) return uuid_v7_time_ms(ids.GetView(i));
+    }
+  }
+}
+
+void read_status(const Cache& cache, const SinkConfig& sink, SinkPartitionStatus& status) {
+  const std::string& state_dir = cache.config().state_dir;
+  status.outbox = load_outbox_entry(outbox_path(state_dir, sink.name, status.partition));
+  if (status.outbox) status.last_error = status.outbox->error;
+  const std::string stream = stream_of(cache.sequence().cache_id(), status.partition);
+  if (const auto watermark = load_watermark(watermark_path(state_dir, sink.name, status.partition));
+      watermark && (watermark->stream.empty() || watermark->stream == stream)) {
+    status.watermark = watermark->seq;
+    status.exported_rows = watermark->exported_row_count;
+    status.exported_bytes = watermark->exported_bytes;
+    status.updated_at = watermark->updated_at;
+    status.shipped_at = watermark->shipped_at;
+    status.pending = watermark->pending;
+  }
+  const auto held = cache.hold(status.partition);
+  if (!held) return;
+  status.highest_seq = held->table.metadata->int_property(kMaxSeqProperty, 0);
+  if (status.highest_seq <= status.watermark.value_or(0)) return;
+  const RowCount behind = count_rows(cache, status.partition, status.watermark, std::nullopt);
+  status.rows_behind = behind.rows;
+  if (behind.lowest) status.oldest_behind_ms = ingested_ms(*held, *behind.lowest);
+}
+
 }  // namespace
+
+std::unique_ptr<Destination> make_destination(const Cache& cache, const SinkConfig& sink,
+                                              const std::atomic<bool>* cancelled) {
+  if (sink.path.empty() && sink.kind != SinkKind::forward) {
+    fail(ErrorKind::config, "sink {}: it has no path", sink.name);
+  }
+  if (sink.unit_rows_max < 1 || sink.unit_bytes_max < 1) {
+    fail(ErrorKind::config, "sink {}: maxRows and maxBytes must be at least 1", sink.name);
+  }
+  switch (sink.kind) {
+    case SinkKind::blob:
+      return make_blob_destination(cache, sink);
+    case SinkKind::iceberg:
+      return make_iceberg_destination(cache, sink);
+    case SinkKind::forward:
+      break;
+  }
+  return make_forward_destination(cache, sink, cancelled);
+}
 
 int64_t SinkRunReport::rows() const {
   int64_t sum = 0;
@@ -88,47 +155,65 @@ bool SinkRunReport::failed() const {
   return std::any_of(partitions.begin(), partitions.end(), [](const PartitionRun& run) { return !run.error.empty(); });
 }
 
+std::vector<PartitionId> sink_partitions(const Cache& cache, const SinkConfig& sink, const PartitionChoice& choice) {
+  std::vector<PartitionId> partitions;
+  for (const std::string& dataset : sink.datasets.empty() ? cache.datasets() : sink.datasets) {
+    for (PartitionId& partition : cache.partitions(dataset)) {
+      if (choice.takes(partition)) partitions.push_back(std::move(partition));
+    }
+  }
+  std::sort(partitions.begin(), partitions.end());
+  if (partitions.empty() && choice.dataset) {
+    fail(ErrorKind::not_found,
+         "sink {} ships nothing of {}{}: the cache has no rows of it, or it is none of the sink's datasets", sink.name,
+         *choice.dataset, choice.source ? "/" + *choice.source : "");
+  }
+  return partitions;
+}
+
 std::string sink_lock_path(const std::string& state_dir, const std::string& sink) {
   return join_path(sink_folder(state_dir, sink), "lock");
 }
 
+FileLock lock_sink(const std::string& state_dir, const std::string& sink) {
+  make_directories(sink_folder(state_dir, sink));
+  return FileLock::acquire(sink_lock_path(state_dir, sink), FileLock::Mode::exclusive);
+}
+
 SinkRunReport run_sink(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options) {
-  const std::unique_ptr<Destination> destination = make_destination(cache, sink);
+  const std::unique_ptr<Destination> destination = make_destination(cache, sink, options.cancelled);
   const FileLock lock = lock_sink(cache.config().state_dir, sink.name);
+  std::vector<PartitionId> partitions = sink_partitions(cache, sink, options.partition);
+  if (options.due_retries_only) partitions = due_of(cache, sink, std::move(partitions));
   SinkRunReport report;
   report.sink = sink.name;
-  for (const PartitionId& partition : partitions_of(cache, sink)) {
-    if (options.partition && partition != *options.partition) continue;
-    if (options.cancelled != nullptr && *options.cancelled) break;
-    PartitionRun& run = report.partitions.emplace_back();
-    run.partition = partition;
-    run_and_record(cache, sink, options, *destination, run);
+  report.partitions.resize(partitions.size());
+  std::mutex telling;
+  SinkRunOptions shared = options;
+  if (options.progress) {
+    shared.progress = [&](const PartitionId& partition, int64_t rows) {
+      std::lock_guard guard(telling);
+      options.progress(partition, rows);
+    };
   }
+  const auto num_threads = static_cast<size_t>(std::clamp<int64_t>(sink.parallel_max, 1, kParallelMax));
+  run_parallel(partitions.size(), num_threads, [&](size_t i) {
+    if (options.cancelled != nullptr && *options.cancelled) return;
+    report.partitions[i].partition = partitions[i];
+    run_and_record(cache, sink, shared, *destination, report.partitions[i]);
+  });
+  std::erase_if(report.partitions, [](const PartitionRun& run) { return run.partition.dataset.empty(); });  // not begun
   return report;
 }
 
-std::vector<SinkPartitionStatus> sink_status(const Cache& cache, const SinkConfig& sink) {
+std::vector<SinkPartitionStatus> sink_status(const Cache& cache, const SinkConfig& sink,
+                                             const PartitionChoice& choice) {
   std::vector<SinkPartitionStatus> statuses;
-  const std::string& state_dir = cache.config().state_dir;
-  for (const PartitionId& partition : partitions_of(cache, sink)) {
+  for (const PartitionId& partition : sink_partitions(cache, sink, choice)) {
     SinkPartitionStatus& status = statuses.emplace_back();
     status.partition = partition;
     try {
-      status.last_error = load_last_error(last_error_path(state_dir, sink.name, partition)).error;
-      const std::string stream = stream_of(cache.sequence().cache_id(), partition);
-      if (const auto watermark = load_watermark(watermark_path(state_dir, sink.name, partition));
-          watermark && (watermark->stream.empty() || watermark->stream == stream)) {
-        status.watermark = watermark->seq;
-        status.exported_rows = watermark->exported_row_count;
-        status.updated_at = watermark->updated_at;
-        status.pending = watermark->pending.has_value();
-      }
-      const auto held = cache.hold(partition);
-      if (!held) continue;
-      status.highest_seq = held->table.metadata->int_property(kMaxSeqProperty, 0);
-      if (status.highest_seq > status.watermark.value_or(0)) {
-        status.rows_behind = count_rows(cache, partition, status.watermark, std::nullopt).rows;
-      }
+      read_status(cache, sink, status);
     } catch (const Error& e) {
       status.is_unreadable = true;
       status.last_error = e.what();

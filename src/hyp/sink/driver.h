@@ -2,6 +2,7 @@
 //
 //   <stateDir>/<sink>/lock                                            one run of a sink at a time, across processes
 //   <stateDir>/<sink>/watermarks/<dataset>/<partition-key>.json       sink/watermark.h
+//   <stateDir>/<sink>/outbox/<dataset>/<partition-key>.json           sink/outbox.h
 #pragma once
 
 #include <atomic>
@@ -13,14 +14,30 @@
 
 #include "hyp/cache/cache.h"
 #include "hyp/config.h"
+#include "hyp/sink/outbox.h"
+#include "hyp/sink/watermark.h"
+#include "io/local.h"
 
 namespace firn::hyp {
 
+// Which partitions of a sink; what is not said is all.
+struct PartitionChoice {
+  std::optional<std::string> dataset;
+  std::optional<std::string> source;
+  PartitionChoice() = default;
+  PartitionChoice(const PartitionId& partition) : dataset(partition.dataset), source(partition.source) {}
+  bool takes(const PartitionId& partition) const {
+    return (!dataset || *dataset == partition.dataset) && (!source || *source == partition.source);
+  }
+};
+
 struct SinkRunOptions {
-  std::optional<PartitionId> partition;                            // only this one
-  const std::atomic<bool>* cancelled = nullptr;                    // stops between units
-  std::function<void(const PartitionId&, int64_t rows)> progress;  // after each unit
-  iceberg::ReadCounters* counters = nullptr;                       // of what was read from the cache
+  PartitionChoice partition;                     // only these
+  bool due_retries_only = false;                 // only those that failed and whose next try is due (outbox.h)
+  const std::atomic<bool>* cancelled = nullptr;  // stops between units, and what the destination waits for
+  // After each unit, one call at a time.
+  std::function<void(const PartitionId&, int64_t rows)> progress;
+  iceberg::ReadCounters* counters = nullptr;  // of what was read from the cache
 };
 
 // What happened to one partition in one run.
@@ -30,35 +47,48 @@ struct PartitionRun {
   int64_t recognised_units = 0;            // found at the destination: an earlier attempt's
   std::optional<int64_t> watermark;        // after the run
   std::string error_kind, error;           // empty: fine
+  int64_t attempts = 0;                    // that failed one after another, this one the last
+  std::optional<int64_t> next_try_ms;      // of a failed one; nullopt: an operator has to act first
   std::string note;                        // what else a person should know; empty: nothing
 };
 struct SinkRunReport {
   std::string sink;
-  std::vector<PartitionRun> partitions;
+  std::vector<PartitionRun> partitions;  // in the order of their names
   int64_t rows() const;
   int64_t bytes() const;
   int64_t units() const;
   bool failed() const;
 };
 
-// Ships what is new. One failing partition does not stop the others. Waits for another run of the same sink. Throws
-// only what concerns the sink as a whole (configuration, lock).
+// Ships what is new, sink.parallel_max partitions at once. One failing partition does not stop the others, and is
+// remembered in the outbox. Waits for another run of the same sink. Throws only what concerns the sink as a whole
+// (configuration, lock), and not_found if the choice names no partition of the sink.
 SinkRunReport run_sink(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options = {});
+
+// The partitions of the sink's datasets that the choice takes, by name. Throws not_found if it names one that the sink
+// does not have.
+std::vector<PartitionId> sink_partitions(const Cache& cache, const SinkConfig& sink,
+                                         const PartitionChoice& choice = {});
 
 // Of the lock that a run holds.
 std::string sink_lock_path(const std::string& state_dir, const std::string& sink);
+FileLock lock_sink(const std::string& state_dir, const std::string& sink);
 
 struct SinkPartitionStatus {
   PartitionId partition;
   std::optional<int64_t> watermark;
-  int64_t highest_seq = 0;  // firn.max-seq of the partition
-  int64_t rows_behind = 0;  // rows above the watermark, exact
-  int64_t exported_rows = 0;
-  std::string updated_at;
-  bool pending = false;        // an intent is open
-  std::string last_error;      // of the last run of this partition; empty: fine
-  bool is_unreadable = false;  // what is above could not be found out; last_error says why
+  int64_t highest_seq = 0;                  // firn.max-seq of the partition
+  int64_t rows_behind = 0;                  // rows above the watermark, exact
+  std::optional<int64_t> oldest_behind_ms;  // when the lowest of them was ingested; nullopt: none, or it is not known
+  int64_t exported_rows = 0, exported_bytes = 0;  // in all
+  std::string updated_at;                         // of the watermark file
+  std::string shipped_at;                         // when a unit was last confirmed; empty: never
+  std::optional<PendingUnit> pending;             // announced, not confirmed
+  std::string last_error;                         // of the last run of this partition; empty: fine
+  std::optional<OutboxEntry> outbox;              // what is known of that
+  bool is_unreadable = false;                     // what is above could not be found out; last_error says why
 };
-std::vector<SinkPartitionStatus> sink_status(const Cache& cache, const SinkConfig& sink);
+std::vector<SinkPartitionStatus> sink_status(const Cache& cache, const SinkConfig& sink,
+                                             const PartitionChoice& choice = {});
 
 }  // namespace firn::hyp

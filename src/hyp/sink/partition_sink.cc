@@ -4,39 +4,52 @@
 #include <map>
 #include <mutex>
 
+#include "base/civil_time.h"
+#include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "hyp/cache/legacy_rows.h"
 #include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
+#include "hyp/sink/reset.h"
+#include "hyp/sink/sent_numbers.h"
 #include "hyp/sink/unit.h"
 #include "hyp/sink/watermark.h"
 
 namespace firn::hyp {
 namespace {
 
-// The last number of each open that this process knows to have sent, by destination and stream (P10.7).
-class SentNumbers {
+constexpr int64_t kHeldBytesMax = 64 << 20;  // of rows, in all partitions that a run ships at once
+
+// What a look at a partition would find unchanged: its head, and how far the sink has come.
+struct Look {
+  std::string location;  // of the generation
+  std::optional<int64_t> snapshot_id;
+  std::optional<int64_t> seq;
+  bool operator==(const Look&) const = default;
+};
+
+// Where a run of this process found nothing new, by watermark file: the next one need not plan a read.
+class QuietPartitions {
  public:
-  void note(const std::string& destination, const std::string& open_id, int64_t last) {
+  void note(const std::string& watermark, const Look& look) {
     std::lock_guard guard(mutex_);
-    int64_t& known = last_[{destination, open_id}];
-    known = std::max(known, last);
+    looks_[watermark] = look;
   }
-  bool covers(const std::string& destination, const std::string& open_id, int64_t last) {
+  bool knows(const std::string& watermark, const Look& look) {
     std::lock_guard guard(mutex_);
-    const auto known = last_.find({destination, open_id});
-    return known != last_.end() && known->second >= last;
+    const auto known = looks_.find(watermark);
+    return known != looks_.end() && known->second == look;
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<std::string, std::string>, int64_t> last_;
+  std::map<std::string, Look> looks_;
 };
 
-SentNumbers& sent_numbers() {
-  static SentNumbers numbers;
-  return numbers;
+QuietPartitions& quiet_partitions() {
+  static QuietPartitions partitions;
+  return partitions;
 }
 
 class PartitionSink {
@@ -53,16 +66,20 @@ class PartitionSink {
         place_(destination.describe(run.partition)) {}
 
   void run() {
-    number_legacy_rows(cache_, run_.partition);  // before anybody asks which opens the partition has
     load();
+    if (is_quiet()) return;
+    number_legacy_rows(cache_, run_.partition);  // before anybody asks which opens the partition has
     if (!watermark_.seq && !watermark_.pending) find_lost_watermark();
-    check_confirmed();
+    check_confirmed(partition_opens(cache_, run_.partition));
     if (watermark_.pending) settle_pending();
+    const UnitLimits limits{sink_.unit_rows_max, sink_.unit_bytes_max,
+                            kHeldBytesMax / std::clamp<int64_t>(sink_.parallel_max, 1, kParallelMax)};
     while (!is_cancelled()) {
-      std::optional<CutUnit> next =
-          cut_unit(cache_, run_.partition, watermark_, {sink_.unit_rows_max, sink_.unit_bytes_max}, options_.counters);
+      const Look before = look();
+      std::optional<CutUnit> next = cut_unit(cache_, run_.partition, watermark_, limits, options_.counters);
       if (!next) {
         note_waiting();
+        if (run_.note.empty() && watermark_.seq) quiet_partitions().note(path_, before);
         return;
       }
       // A watermark may have been lost, and the first unit of an open is where that shows; later ones are refused
@@ -73,13 +90,28 @@ class PartitionSink {
           continue;
         }
       }
-      announce(next->unit);
-      send(next->unit, next->rows);
+      if (announce(*next, before)) send(next->unit, next->rows);
     }
   }
 
  private:
   bool is_cancelled() const { return options_.cancelled != nullptr && *options_.cancelled; }
+
+  Look look() const { return look_at(cache_.hold(run_.partition)); }
+  Look look_at(const std::optional<HeldTable>& held) const {
+    if (!held) return {"", std::nullopt, watermark_.seq};
+    return {held->operations->location(), held->table.metadata->current_snapshot_id, watermark_.seq};
+  }
+
+  // Nothing came since a run of this process found nothing new: that costs the watermark, the cursor and the metadata,
+  // and a look whether the destination still has what it confirmed.
+  bool is_quiet() {
+    if (watermark_.pending || !watermark_.seq) return false;
+    const auto held = cache_.hold(run_.partition);
+    if (!held || !quiet_partitions().knows(path_, look_at(held))) return false;
+    check_confirmed(table_opens(*held->table.metadata, cache_.sequence().opens()));
+    return true;
+  }
 
   void load() {
     watermark_ = load_watermark(path_).value_or(Watermark());
@@ -97,14 +129,7 @@ class PartitionSink {
   // are sent in the order of their numbers, so where it has rows of one of our opens, it has all of the opens before:
   // also of those that it no longer lists (P10.7).
   void find_lost_watermark() {
-    std::vector<Unit> opens;
-    for (const OpenRange& open : partition_opens(cache_, run_.partition)) {
-      Unit& unit = opens.emplace_back(Unit{run_.partition, stream_, {}, open.since_exclusive, std::nullopt});
-      unit.range.open_id = open.open_id;
-      unit.range.since = open.since_exclusive;
-      unit.range.until = open.until;
-      unit.range.start = true;
-    }
+    const std::vector<Unit> opens = open_units();
     const auto newest = destination_.newest_known(opens);
     if (!newest) return;
     const auto there = destination_.position(opens[*newest]);
@@ -117,12 +142,12 @@ class PartitionSink {
 
   // What was confirmed must still be there (P10.6). The first unit of an open would not show it: each process that
   // captures begins one, and a destination that was made anew takes it.
-  void check_confirmed() {
+  void check_confirmed(const std::vector<OpenRange>& opens) {
     if (!watermark_.seq || !is_confirmed_here_) return;
     Unit confirmed{run_.partition, stream_, {}, std::nullopt, watermark_.last_unit};
     confirmed.range.since = confirmed.range.until = *watermark_.seq;
     if (watermark_.last_unit) confirmed.range.open_id = watermark_.last_unit->open_id;
-    for (const OpenRange& open : partition_opens(cache_, run_.partition)) {
+    for (const OpenRange& open : opens) {
       const bool is_it = watermark_.last_unit ? open.open_id == confirmed.range.open_id
                                               : open.since_exclusive < *watermark_.seq && *watermark_.seq <= open.until;
       if (!is_it) continue;
@@ -154,14 +179,24 @@ class PartitionSink {
     is_settling_ = false;
   }
 
-  // The intent, durable before anything is sent (P10.1).
-  void announce(Unit& unit) {
-    unit.range.key = destination_.key_of(unit);
-    watermark_.pending = unit.range;
+  // The intent, durable before anything is sent (P10.1). What it announces is what a retry would send: rows that left
+  // since they were read are left out, for only the intent makes the others stay (P8). False: none is left.
+  bool announce(CutUnit& next, const Look& before) {
+    PendingUnit& range = next.unit.range;
+    range.key = destination_.key_of(next.unit);
+    range.announced_at = format_timestamp_ms_utc(now_ms());
     fault_point("sink.before-intent");
     const FileLock partition_lock = cache_.lock(run_.partition);
+    if (look() != before) {
+      const int64_t rows = count_rows(cache_, run_.partition, range.since, range.until).rows;
+      if (rows == 0) return false;
+      if (rows != range.rows) next.rows = UnitRows(cache_, run_.partition, range, options_.counters);
+      range.rows = rows;
+    }
+    watermark_.pending = range;
     save();
     fault_point("sink.intent-written");
+    return true;
   }
 
   void send(const Unit& unit, UnitRows& rows) {
@@ -171,7 +206,9 @@ class PartitionSink {
         run_.units += 1;
         run_.rows += delivered.rows;
         run_.bytes += delivered.bytes;
-        move_to(unit, unit.range.until, unit.range.since, delivered.rows);
+        watermark_.exported_bytes += delivered.bytes;
+        if (!delivered.note.empty()) run_.note = delivered.note;
+        move_to(unit, unit.range.until, unit.range.since, delivered.rows + delivered.rows_found);
         break;
       case Delivered::Outcome::already_there:
         check_not_a_copy(unit, delivered.there);
@@ -183,7 +220,7 @@ class PartitionSink {
         go_forward(unit, *delivered.there);
         return;
     }
-    sent_numbers().note(place_ + "/" + stream_, unit.range.open_id, unit.range.until);
+    note_sent(place_, stream_, unit.range.open_id, unit.range.until);
     if (options_.progress) options_.progress(run_.partition, unit.range.rows);
   }
 
@@ -193,6 +230,7 @@ class PartitionSink {
     watermark_.exported_row_count += rows;
     watermark_.last_unit = {unit.range.open_id, unit_since};
     watermark_.pending.reset();
+    watermark_.shipped_at = format_timestamp_ms_utc(now_ms());
     fault_point("sink.before-watermark");
     save();
     fault_point("sink.watermark-moved");
@@ -226,20 +264,39 @@ class PartitionSink {
     return count_rows(cache_, run_.partition, since, std::min(open_until, until.value_or(open_until)));
   }
 
-  // Only this process issues numbers of its own open: others of them at the destination come from a copy of it (P10.7).
   void check_not_a_copy(const Unit& unit, const std::optional<Position>& there) const {
-    if (is_settling_ || !there || unit.range.open_id != cache_.sequence().open_id()) return;
-    if (sent_numbers().covers(place_ + "/" + stream_, unit.range.open_id, there->last)) return;
-    fail(ErrorKind::already_exists,
-         "{}: it has rows of {} up to {} under the open {} of this very process, which did not send them: a copy of "
-         "this running "
-         "process (of its machine) sends to the same place. Stop one of the two, and start the other anew",
-         place_, run_.partition.logical_path(), there->last, unit.range.open_id);
+    if (is_settling_ || !there) return;
+    check_not_of_a_copy(cache_, place_, run_.partition, stream_, unit.range.open_id, there->last);
+  }
+
+  // The opens that the partition's rows may belong to, each as a unit of all its rows.
+  std::vector<Unit> open_units() const {
+    std::vector<Unit> units;
+    for (const OpenRange& open : partition_opens(cache_, run_.partition)) {
+      Unit& unit = units.emplace_back(Unit{run_.partition, stream_, {}, open.since_exclusive, std::nullopt});
+      unit.range.open_id = open.open_id;
+      unit.range.since = open.since_exclusive;
+      unit.range.until = open.until;
+      unit.range.start = true;
+    }
+    return units;
+  }
+
+  // Of the newest open that the destination has, if it can tell.
+  std::optional<int64_t> last_known() const {
+    try {
+      const std::vector<Unit> opens = open_units();
+      const auto newest = destination_.newest_known(opens);
+      const auto there = newest ? destination_.position(opens[*newest]) : std::nullopt;
+      return there ? std::optional(there->last) : std::nullopt;
+    } catch (const Error&) {  // another error is being told
+      return std::nullopt;
+    }
   }
 
   // P10.6: less than was confirmed.
   [[noreturn]] void fail_behind(const Unit& unit, const std::optional<Position>& there) const {
-    const std::optional<int64_t> from = there ? std::optional(there->last) : std::nullopt;
+    const std::optional<int64_t> from = there ? std::optional(there->last) : last_known();
     const RowCount lost = count_rows(cache_, run_.partition, from, watermark_.seq);
     const RowCount after = count_rows(cache_, run_.partition, watermark_.seq, std::nullopt);
     const auto numbers = [](const RowCount& count) {
@@ -250,10 +307,12 @@ class PartitionSink {
         ErrorKind::destination_behind,
         "{}: of {}, open {}, {}, but rows up to {} were confirmed there: it was removed, rolled back, restored or made "
         "anew. Nothing is sent, so that no row is missed or doubled. Of the rows that it lacks the cache still has {}, "
-        "and {} that were not sent yet. To send all that the cache has, give the sink another name and another path",
+        "and {} that were not sent yet. `{} --to destination` goes on from what is there, and sends both; to send all "
+        "that the cache has to an empty place, give the sink another name and another path",
         place_, run_.partition.logical_path(), unit.range.open_id,
         there ? fmt::format("it has rows up to {}", there->last) : "it has no rows that can be trusted",
-        watermark_.seq.value_or(unit.range.since), numbers(lost), numbers(after));
+        watermark_.seq.value_or(unit.range.since), numbers(lost), numbers(after),
+        reset_command(sink_.name, run_.partition));
   }
 
   Cache& cache_;

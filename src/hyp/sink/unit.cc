@@ -39,16 +39,20 @@ class Cutter {
     // A watermark between equal numbers would skip the rest of them.
     while (count < of_open && (count > 0 ? numbers[count] == numbers[count - 1] : rows_ > 0 && numbers[0] == last_))
       ++count;
-    if (count > 0) add(batch.rows->Slice(0, static_cast<int64_t>(count)), numbers[count - 1]);
+    if (count > 0) add(first_rows(batch, count));
     return count == numbers.size();
   }
 
   int64_t rows() const { return rows_; }
   int64_t last() const { return last_; }
   bool is_held() const { return bytes_ <= limits_.held_bytes_max; }
-  std::vector<std::shared_ptr<arrow::RecordBatch>> held() { return std::move(held_); }
+  std::vector<SequencedBatch> held() { return std::move(held_); }
 
  private:
+  static SequencedBatch first_rows(const SequencedBatch& batch, size_t count) {
+    const auto end = batch.after.begin() + static_cast<std::ptrdiff_t>(count);
+    return {batch.rows->Slice(0, static_cast<int64_t>(count)), {batch.after.begin(), end}};
+  }
   static int64_t bytes_of(const arrow::RecordBatch& batch) {
     return check(arrow::util::ReferencedBufferSize(batch), "measure rows");
   }
@@ -59,10 +63,10 @@ class Cutter {
     return std::max<int64_t>(std::min(by_rows, by_bytes), rows_ == 0 ? 1 : 0);
   }
 
-  void add(std::shared_ptr<arrow::RecordBatch> rows, int64_t last) {
-    rows_ += rows->num_rows();
-    bytes_ += bytes_of(*rows);
-    last_ = last;
+  void add(SequencedBatch rows) {
+    rows_ += rows.rows->num_rows();
+    bytes_ += bytes_of(*rows.rows);
+    last_ = rows.after.back();
     if (is_held()) {
       held_.push_back(std::move(rows));
     } else {
@@ -71,7 +75,7 @@ class Cutter {
   }
 
   UnitLimits limits_;
-  std::vector<std::shared_ptr<arrow::RecordBatch>> held_;
+  std::vector<SequencedBatch> held_;
   int64_t rows_ = 0, bytes_ = 0, last_ = 0;
 };
 
@@ -81,7 +85,7 @@ std::string stream_of(const std::string& cache_id, const PartitionId& partition)
   return fmt::format("{}/{}/{}", encode_segment(cache_id), encode_segment(partition.dataset), partition.key());
 }
 
-UnitRows::UnitRows(iceberg::Schema schema, std::vector<std::shared_ptr<arrow::RecordBatch>> batches)
+UnitRows::UnitRows(iceberg::Schema schema, std::vector<SequencedBatch> batches)
     : schema_(std::move(schema)), batches_(std::move(batches)) {}
 
 UnitRows::UnitRows(const Cache& cache, const PartitionId& partition, const PendingUnit& range,
@@ -102,13 +106,18 @@ UnitRows::UnitRows(const Cache& cache, const PartitionId& partition, const Pendi
 }
 
 std::shared_ptr<arrow::RecordBatch> UnitRows::next() {
-  std::shared_ptr<arrow::RecordBatch> batch;
+  const auto batch = next_numbered();
+  return batch ? batch->rows : nullptr;
+}
+
+std::optional<SequencedBatch> UnitRows::next_numbered() {
+  std::optional<SequencedBatch> batch;
   if (reader_) {
-    if (auto read = reader_->next()) batch = std::move(read->rows);
+    batch = reader_->next();
   } else if (next_batch_ < batches_.size()) {
     batch = std::move(batches_[next_batch_++]);
   }
-  if (batch) rows_read_ += batch->num_rows();
+  if (batch) rows_read_ += batch->rows->num_rows();
   return batch;
 }
 
@@ -158,6 +167,7 @@ Unit pending_unit(Cache& cache, const PartitionId& partition, const Watermark& w
     if (open.open_id == unit.range.open_id) unit.open_since = open.since_exclusive;
   }
   if (unit.range.start) unit.open_since = unit.range.since;
+  unit.is_resumed = true;
   cache.hold(partition, /*acting=*/true);
   return unit;
 }

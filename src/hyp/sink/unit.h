@@ -18,6 +18,7 @@ struct Unit {
   PendingUnit range;
   std::optional<int64_t> open_since;  // the open's first number less one; nullopt: the cache no longer lists the open
   std::optional<SentUnit> previous;   // the unit before it, if this sink remembers it
+  bool is_resumed = false;            // an earlier run announced it: that run may have brought some of it
 };
 
 std::string stream_of(const std::string& cache_id, const PartitionId& partition);
@@ -26,17 +27,18 @@ std::string stream_of(const std::string& cache_id, const PartitionId& partition)
 class UnitRows {
  public:
   // Rows in memory.
-  UnitRows(iceberg::Schema schema, std::vector<std::shared_ptr<arrow::RecordBatch>> batches);
+  UnitRows(iceberg::Schema schema, std::vector<SequencedBatch> batches);
   // Reads (since, until] from the cache, in the range's columns that the partition still has.
   UnitRows(const Cache& cache, const PartitionId& partition, const PendingUnit& range,
            iceberg::ReadCounters* counters = nullptr);
   const iceberg::Schema& schema() const { return schema_; }  // ids of the partition's table
   std::shared_ptr<arrow::RecordBatch> next();                // never empty; nullptr at the end
+  std::optional<SequencedBatch> next_numbered();             // the same with the rows' numbers
   int64_t rows_read() const { return rows_read_; }           // so far
 
  private:
   iceberg::Schema schema_;
-  std::vector<std::shared_ptr<arrow::RecordBatch>> batches_;
+  std::vector<SequencedBatch> batches_;
   size_t next_batch_ = 0;
   std::unique_ptr<SequencedReader> reader_;
   int64_t rows_read_ = 0;

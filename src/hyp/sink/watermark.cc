@@ -25,6 +25,7 @@ Json to_json(const PendingUnit& unit) {
   if (!unit.key.empty()) json["key"] = unit.key;
   json["limits"] = {{"rows", unit.rows_max}, {"bytes", unit.bytes_max}};
   json["columns"] = std::move(columns);
+  if (!unit.announced_at.empty()) json["announcedAt"] = unit.announced_at;
   return json;
 }
 
@@ -44,6 +45,7 @@ PendingUnit parse_pending(const Json& json, const std::string& path) {
     if (!type) fail(ErrorKind::corrupt, "a column of the pending unit has no type");
     unit.columns.push_back({get_string(column, "name", path), iceberg::type_from_json(*type, path)});
   }
+  unit.announced_at = find_string(json, "announcedAt", path).value_or("");
   if (unit.since >= unit.until) fail(ErrorKind::corrupt, "its pending unit is ({}, {}]", unit.since, unit.until);
   return unit;
 }
@@ -56,7 +58,9 @@ Watermark parse_watermark(const std::string& text, const std::string& path) {
   Watermark watermark;
   if (const Json* continuation = find_member(json, "continuation")) watermark.seq = get_seq(*continuation, "seq", path);
   watermark.exported_row_count = find_int64(json, "exportedRowCount", path).value_or(0);
+  watermark.exported_bytes = find_int64(json, "exportedBytes", path).value_or(0);
   watermark.updated_at = find_string(json, "updatedAt", path).value_or("");
+  watermark.shipped_at = find_string(json, "shippedAt", path).value_or("");
   watermark.stream = find_string(json, "stream", path).value_or("");
   if (const Json* last = find_member(json, "lastUnit")) {
     watermark.last_unit = {get_string(*last, "open", path), std::nullopt};
@@ -108,7 +112,9 @@ void save_watermark(const std::string& path, const Watermark& watermark) {
   Json json = {{"v", 1}};
   if (watermark.seq) json["continuation"] = {{"v", 1}, {"seq", std::to_string(*watermark.seq)}};
   json["exportedRowCount"] = watermark.exported_row_count;
+  json["exportedBytes"] = watermark.exported_bytes;
   json["updatedAt"] = format_timestamp_ms_utc(now_ms());
+  if (!watermark.shipped_at.empty()) json["shippedAt"] = watermark.shipped_at;
   json["stream"] = watermark.stream;
   if (watermark.last_unit) {
     json["lastUnit"] = {{"open", watermark.last_unit->open_id}};

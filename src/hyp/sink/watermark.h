@@ -27,6 +27,7 @@ struct PendingUnit {
   std::string key;                      // of a blob: its object, relative to the prefix; else empty
   int64_t rows_max = 0, bytes_max = 0;  // the limits that it was cut by
   std::vector<UnitColumn> columns;      // in order; a retry leaves out columns that came since
+  std::string announced_at;             // ISO 8601; empty: an intent that does not say
 };
 
 // What ends at the watermark: rows of this open, and where it is known, of the unit that begins behind `since`.
@@ -38,7 +39,9 @@ struct SentUnit {
 struct Watermark {
   std::optional<int64_t> seq;  // every row at or below it is at the destination; nullopt: nothing yet
   int64_t exported_row_count = 0;
+  int64_t exported_bytes = 0;
   std::string updated_at;  // ISO 8601
+  std::string shipped_at;  // ISO 8601: when a unit was last confirmed; empty: never, or a file that does not say
   std::string stream;      // P10.5; empty: a file without one, as the specification alone has it
   std::optional<SentUnit> last_unit;
   std::optional<PendingUnit> pending;

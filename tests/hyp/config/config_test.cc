@@ -85,14 +85,37 @@ TEST(Config, TheExamplesOfTheInitialFileAreValidTogether) {
   EXPECT_TRUE(requests.retention.wait_for_sink_ack);
   EXPECT_EQ(requests.retention.grace_days, RetentionConfig{}.grace_days);
   EXPECT_TRUE(requests.dedupe_content);
-  ASSERT_EQ(config.sinks.size(), 2U);
+  ASSERT_EQ(config.sinks.size(), 3U);
   EXPECT_EQ(config.sinks[0].unit_rows_max, SinkConfig{}.unit_rows_max);
   EXPECT_EQ(config.sinks[0].unit_bytes_max, SinkConfig{}.unit_bytes_max);
   EXPECT_EQ(config.sinks[1].kind, SinkKind::iceberg);
   EXPECT_EQ(config.sinks[1].path, folder / "warehouse");
+  EXPECT_EQ(config.sinks[2].kind, SinkKind::forward);
+  EXPECT_EQ(config.sinks[2].forward.token_file, folder / "upstream.token");
+  EXPECT_EQ(config.sinks[2].unit_rows_max, 10'000);
+  EXPECT_EQ(config.sinks[2].unit_bytes_max, 4 << 20);
+  EXPECT_EQ(config.sinks[2].parallel_max, SinkConfig{}.parallel_max);
   EXPECT_EQ(config.collect.at(0).glob, "/var/log/nginx/*.json");
   EXPECT_EQ(config.token, "secret");
   EXPECT_EQ(config.trace_file, folder / "trace.jsonl");
+  const ReceiverConfig defaults;
+  EXPECT_EQ(config.receiver.listen, defaults.listen);
+  EXPECT_EQ(config.receiver.cert_file, folder / "cert.pem");
+  EXPECT_EQ(config.receiver.key_file, folder / "key.pem");
+  EXPECT_EQ(config.receiver.gateway_column, defaults.gateway_column);
+  EXPECT_EQ(config.receiver.body_bytes_max, defaults.body_bytes_max);
+  EXPECT_EQ(config.receiver.bodies_bytes_max, defaults.bodies_bytes_max);
+  EXPECT_EQ(config.receiver.connections_max, defaults.connections_max);
+  EXPECT_EQ(config.receiver.gateway_requests_per_s, defaults.gateway_requests_per_s);
+  EXPECT_EQ(config.receiver.gateway_bytes_per_s, defaults.gateway_bytes_per_s);
+  EXPECT_EQ(config.receiver.header_ms_max, defaults.header_ms_max);
+  EXPECT_EQ(config.receiver.request_ms_max, defaults.request_ms_max);
+  EXPECT_EQ(config.receiver.idle_ms_max, defaults.idle_ms_max);
+  EXPECT_EQ(config.receiver.access_log, folder / "access.log");
+  for (const char* key : {"listen", "certFile", "keyFile", "gatewayColumn", "maxBodyBytes", "maxQueuedBytes",
+                          "maxConnections", "maxRequestsPerSecond", "maxBytesPerSecond", "headerTimeoutMs",
+                          "requestTimeoutMs", "idleTimeoutMs", "accessLog"})
+    EXPECT_NE(text.find(std::string("\"") + key + "\":", text.find("\"receiver\"")), std::string::npos) << key;
 }
 
 TEST(Config, CommentsAndTrailingCommasAreFine) {
@@ -256,6 +279,45 @@ TEST(TypeText, IsReadBack) {
     int32_t next_id = 1;
     EXPECT_EQ(type_text(*parse_type(text, next_id)), text);
   }
+}
+
+TEST(Config, AForwardSinkHasItsOwnKeysAndLimits) {
+  const Config config = parse_config(
+      R"({"sinks": [
+            {"name": "a", "type": "forward", "url": "http://localhost:1/"},
+            {"name": "b", "type": "forward", "url": "https://r.example.com/base//", "tokenEnv": "T", "caFile": "ca.pem",
+             "proxy": "http://p:3128", "compression": "none", "maxRows": 5, "maxBytes": 6, "maxParallel": 7,
+             "datasets": ["d"], "schedule": "@hourly"}]})",
+      "/etc/hyp.json");
+  const SinkConfig& plain = config.sinks.at(0);
+  EXPECT_EQ(plain.kind, SinkKind::forward);
+  EXPECT_EQ(plain.forward.url, "http://localhost:1");
+  EXPECT_EQ(plain.compression, "zstd");
+  EXPECT_EQ(plain.unit_rows_max, 10'000);
+  EXPECT_EQ(plain.unit_bytes_max, 4 << 20);
+  EXPECT_TRUE(plain.forward.token_file.empty() && plain.forward.token_env.empty() && plain.forward.ca_file.empty());
+  const SinkConfig& full = config.sinks.at(1);
+  EXPECT_EQ(full.forward.url, "https://r.example.com/base");
+  EXPECT_EQ(full.forward.token_env, "T");
+  EXPECT_EQ(full.forward.ca_file, "/etc/ca.pem");
+  EXPECT_EQ(full.forward.proxy, "http://p:3128");
+  EXPECT_EQ(full.compression, "none");
+  EXPECT_EQ(full.unit_rows_max, 5);
+  EXPECT_EQ(full.unit_bytes_max, 6);
+  EXPECT_EQ(full.parallel_max, 7);
+
+  const auto error = [](const std::string& keys) {
+    return config_error(R"({"sinks": [{"name": "a", "type": "forward")" + keys + "}]}");
+  };
+  EXPECT_THAT(error(""), AllOf(HasSubstr("sinks[0].url"), HasSubstr("missing")));
+  for (const std::string url : {"r.example.com", "ftp://r", "http://r?x", "http://r#x", "http://r x"})
+    EXPECT_THAT(error(R"(, "url": ")" + url + "\""), HasSubstr("sinks[0].url")) << url;
+  EXPECT_THAT(error(R"(, "url": "http://r", "tokenFile": "t", "tokenEnv": "T")"), HasSubstr("tokenEnv"));
+  EXPECT_THAT(error(R"(, "url": "http://r", "compression": "gzip")"), HasSubstr("gzip"));
+  EXPECT_THAT(error(R"(, "url": "http://r", "maxBytes": 0)"), HasSubstr("maxBytes"));
+  EXPECT_THAT(error(R"(, "url": "http://r", "queryable": true)"), HasSubstr("queryable"));
+  for (const std::string key : {"path", "format", "namespace"})
+    EXPECT_THAT(error(R"(, "url": "http://r", ")" + key + R"(": "x")"), HasSubstr("unknown key")) << key;
 }
 
 TEST(Config, SinksAreChecked) {

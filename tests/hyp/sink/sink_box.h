@@ -1,6 +1,9 @@
 // A cache with sinks, and what is at their destinations.
 #pragma once
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -63,6 +66,31 @@ struct SinkBox : CacheBox {
   std::string watermark_file(const SinkConfig& sink, const PartitionId& partition) const {
     return watermark_path(config.state_dir, sink.name, partition);
   }
+};
+
+// Two copies of the box's cache and state, of which one at a time is in the box's place: tables are where they were
+// made. The destination stays one.
+class Copies {
+ public:
+  explicit Copies(const SinkBox& box) : box_(box) { copy_folder(box.live, box.folder / "other"); }
+  // Puts the other one in place.
+  void turn() const {
+    for (const char* part : {"/cache", "/state"}) {
+      const std::string here = box_.live + part, other = box_.folder / "other" + part,
+                        between = box_.folder / "between";
+      fs::create_directories(here);
+      fs::create_directories(other);
+      fs::rename(here, between);
+      fs::rename(other, here);
+      fs::rename(between, other);
+    }
+  }
+
+ private:
+  static void copy_folder(const std::string& from, const std::string& to) {
+    fs::copy(from, to, fs::copy_options::recursive);
+  }
+  const SinkBox& box_;
 };
 
 inline void copy_folder(const std::string& from, const std::string& to) {
@@ -132,6 +160,11 @@ inline Lines blob_rows(const std::string& prefix) {
     rows.insert(rows.end(), some.begin(), some.end());
   }
   return sorted_rows(rows);
+}
+
+// Hundreds of runs, each with dozens of syncs: in memory where that can be had. Call before the first box is made.
+inline void prefer_memory() {
+  if (::access("/dev/shm", W_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 0);
 }
 
 inline iceberg::LoadedTable archive_table(const std::string& warehouse, const std::string& dataset) {

@@ -26,6 +26,8 @@ TEST(Watermark, ComesBackAsItWasSaved) {
   Watermark saved;
   saved.seq = 9007199254740993;  // beyond what a JSON number keeps elsewhere
   saved.exported_row_count = 12;
+  saved.exported_bytes = 34;
+  saved.shipped_at = "2026-01-02T03:04:05.000Z";
   saved.stream = "c/logs/source=web";
   saved.last_unit = {"o1", 5};
   PendingUnit pending;
@@ -37,6 +39,7 @@ TEST(Watermark, ComesBackAsItWasSaved) {
   pending.key = "logs/source=web/o2_1_2.parquet";
   pending.rows_max = 10;
   pending.bytes_max = 20;
+  pending.announced_at = "2026-01-02T03:04:06.000Z";
   pending.columns = {{"n", iceberg::Type::primitive(iceberg::TypeId::long_)},
                      {"tags", iceberg::Type::list_of(3, false, iceberg::Type::primitive(iceberg::TypeId::string))}};
   saved.pending = pending;
@@ -44,6 +47,9 @@ TEST(Watermark, ComesBackAsItWasSaved) {
   const auto loaded = load_watermark(path);
   EXPECT_EQ(loaded->seq, saved.seq);
   EXPECT_EQ(loaded->exported_row_count, 12);
+  EXPECT_EQ(loaded->exported_bytes, 34);
+  EXPECT_EQ(loaded->shipped_at, saved.shipped_at);
+  EXPECT_EQ(loaded->pending->announced_at, pending.announced_at);
   EXPECT_EQ(loaded->stream, saved.stream);
   EXPECT_EQ(loaded->last_unit->open_id, "o1");
   EXPECT_EQ(loaded->last_unit->since, 5);
@@ -63,6 +69,28 @@ TEST(Watermark, ComesBackAsItWasSaved) {
   EXPECT_EQ(json["continuation"], (Json{{"v", 1}, {"seq", "9007199254740993"}}));
   EXPECT_EQ(json["exportedRowCount"], 12);
   EXPECT_TRUE(json["updatedAt"].is_string());
+}
+
+TEST(Watermark, OfTheSpecificationAloneIsRead) {
+  const TempFolder folder;
+  const std::string path = folder / "x.json";
+  replace_file(path,
+               R"({"v":1,"continuation":{"v":1,"seq":"7"},"exportedRowCount":3,"updatedAt":"2026-01-01T00:00:00Z"})");
+  const auto loaded = load_watermark(path);
+  EXPECT_EQ(loaded->seq, 7);
+  EXPECT_EQ(loaded->exported_row_count, 3);
+  EXPECT_EQ(loaded->exported_bytes, 0);
+  EXPECT_FALSE(loaded->pending);
+}
+
+TEST(Watermark, MembersOfALaterFirnArePassedOver) {
+  const TempFolder folder;
+  const std::string path = folder / "x.json";
+  replace_file(path,
+               R"({"v":1,"x":{},"continuation":{"v":1,"seq":"7","x":1},"stream":"s","lastUnit":{"open":"o","x":1},
+          "pending":{"open":"o","since":"7","until":"9","start":false,"rows":2,"x":[1],
+                     "limits":{"rows":1,"bytes":1,"x":2},"columns":[{"name":"n","type":"long","x":1}]}})");
+  EXPECT_EQ(load_watermark(path)->pending->until, 9);
 }
 
 TEST(Watermark, ThatIsDamagedIsNoMissingOne) {

@@ -35,6 +35,7 @@ SinkConfig make_sink(const std::string& name, SinkKind kind, const std::string& 
   sink.kind = kind;
   sink.path = path;
   sink.unit_rows_max = unit_rows_max;
+  sink.parallel_max = 1;  // a run is to be repeated from its seed
   return sink;
 }
 

@@ -1,13 +1,6 @@
 // The server, spoken to over sockets.
-#include "hyp/daemon/http_server.h"
+#include "hyp/http/http_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -16,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "io/local.h"
+#include "hyp/http/raw_client.h"
 
 namespace firn::hyp {
 namespace {
@@ -34,40 +27,7 @@ HttpResponse echo(const HttpRequest& request) {
   return {200, request.method + " " + request.path + " " + std::to_string(request.body.size()), {}};
 }
 
-class Client {
- public:
-  explicit Client(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-      fail_errno(errno, "connect");
-  }
-  void send(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t put = ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-      if (put <= 0) return;  // the server has said what it had to say
-      text.remove_prefix(static_cast<size_t>(put));
-    }
-  }
-  // Reads until `end` is seen, or the connection closes, or 5 s pass.
-  std::string receive(std::string_view end = {}) {
-    std::string text;
-    std::array<char, 4096> part;
-    while (end.empty() || text.find(end) == std::string::npos) {
-      pollfd wait{socket_.get(), POLLIN, 0};
-      if (::poll(&wait, 1, 5000) <= 0) return text + "(silence)";
-      const ssize_t got = ::recv(socket_.get(), part.data(), part.size(), 0);
-      if (got <= 0) break;
-      text.append(part.data(), static_cast<size_t>(got));
-    }
-    return text;
-  }
-
- private:
-  Descriptor socket_;
-};
+using Client = RawClient;
 
 std::string post_head(size_t length, const std::string& more = "") {
   return fmt::format("POST /x HTTP/1.1\r\nHost: h\r\n{}Content-Length: {}\r\n\r\n", more, length);

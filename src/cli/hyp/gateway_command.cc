@@ -1,0 +1,51 @@
+// hyp gateway: who may send to the receiver.
+#include <ostream>
+
+#include "base/json.h"
+#include "cli/hyp/command.h"
+#include "hyp/receiver/gateways.h"
+
+namespace firn::hyp {
+namespace {
+
+void print_token(const Invocation& invocation, const std::string& name, const std::string& token) {
+  *invocation.out << token << "\n";
+  *invocation.err << "hyp: this is the token of " << name
+                  << ", shown this once: put it where its forward sink reads it (\"tokenFile\")\n";
+}
+
+}  // namespace
+
+int command_gateway(const Config& config, const Invocation& invocation, const GatewayArguments& arguments) {
+  using Action = GatewayArguments::Action;
+  switch (arguments.action) {
+    case Action::add:
+      print_token(invocation, arguments.name, add_gateway(config.state_dir, arguments.name));
+      return 0;
+    case Action::rotate:
+      print_token(invocation, arguments.name, rotate_gateway(config.state_dir, arguments.name));
+      return 0;
+    case Action::remove:
+      remove_gateway(config.state_dir, arguments.name);
+      return 0;
+    case Action::list:
+      break;
+  }
+  const std::vector<Gateway> gateways = load_gateways(config.state_dir);
+  if (arguments.json) {
+    Json entries = Json::array();
+    for (const Gateway& one : gateways) entries.push_back({{"name", one.name}, {"createdAt", one.created_at}});
+    *invocation.out << Json{{"gateways", std::move(entries)}}.dump(2) << "\n";
+    return 0;
+  }
+  if (gateways.empty()) {
+    *invocation.out << "there is no gateway; `hyp gateway add NAME` makes one\n";
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const Gateway& one : gateways) rows.push_back({one.name, one.created_at});
+  print_table(*invocation.out, {"gateway", "token made"}, rows);
+  return 0;
+}
+
+}  // namespace firn::hyp

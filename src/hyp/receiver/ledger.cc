@@ -1,0 +1,260 @@
+#include "hyp/receiver/ledger.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fault_point.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "hyp/cache/table_opens.h"
+#include "io/sqlite.h"
+
+namespace firn::hyp {
+namespace {
+
+constexpr int64_t kLedgerVersion = 1;
+constexpr int64_t kStreamsSwept = 100;  // of which old batch ids are forgotten at once
+
+constexpr const char* kTables = R"(
+  begin;
+  create table committed(only_row integer primary key check (only_row = 0), segment integer not null,
+                         "offset" integer not null, commits integer not null);
+  insert into committed values (0, 0, 0, 0);
+  create table streams(id integer primary key, stream text not null unique, gateway text not null, forgot integer,
+                       batches integer not null);
+  create table opens(stream_id integer not null, open_id text not null, last integer not null,
+                     primary key (stream_id, open_id)) without rowid;
+  create table batches(stream_id integer not null, slot integer not null, key blob not null, noted_ms integer not null,
+                       primary key (stream_id, slot)) without rowid;
+  pragma user_version = 1;
+  commit)";
+
+// The log's pages are written into the database once they are so many (32 MiB), which costs the commit that does it two
+// syncs more.
+constexpr const char* kSettings = "pragma wal_autocheckpoint = 8000; pragma cache_size = -16384";
+
+Sha256Digest key_of(const ReceivedBatch& batch) { return sha256(batch.batch_id + '\0' + batch.digest); }
+
+}  // namespace
+
+struct Ledger::State {
+  explicit State(const std::string& path) : file(path, SqliteFile::Open::existing) { file.run(kSettings); }
+
+  SqliteFile file;
+  SqliteStatement select_committed{file, "select segment, \"offset\" from committed"};
+  SqliteStatement select_commits{file, "select commits from committed"};
+  SqliteStatement update_committed{file, "update committed set segment = ?, \"offset\" = ?, commits = commits + 1"};
+  SqliteStatement begin{file, "begin immediate"};
+  SqliteStatement commit{file, "commit"};
+
+  SqliteStatement select_stream{file, "select id, gateway, forgot, batches from streams where stream = ?"};
+  SqliteStatement insert_stream{file, "insert into streams(stream, gateway, batches) values (?, ?, 0)"};
+  SqliteStatement update_forgot{file, "update streams set forgot = max(ifnull(forgot, ?1), ?1) where id = ?2"};
+  SqliteStatement count_batch{file, "update streams set batches = batches + 1 where id = ?"};
+
+  SqliteStatement select_open{file, "select last from opens where stream_id = ? and open_id = ?"};
+  SqliteStatement select_opens{file, "select open_id, last from opens where stream_id = ?"};
+  SqliteStatement set_open{file, "insert into opens values (?, ?, ?) on conflict do update set last = excluded.last"};
+  SqliteStatement count_opens{file, "select count(*) from opens where stream_id = ?"};
+  SqliteStatement select_lowest{
+      file, "select open_id, last from opens where stream_id = ? and open_id <> ? order by last limit 1"};
+  SqliteStatement delete_open{file, "delete from opens where stream_id = ? and open_id = ?"};
+
+  SqliteStatement select_batch{file, "select 1 from batches where stream_id = ? and key = ?"};
+  SqliteStatement set_batch{file, "insert or replace into batches values (?, ?, ?, ?)"};
+  SqliteStatement delete_batches{file, "delete from batches where stream_id = ?"};
+  SqliteStatement select_last_swept{
+      file, "select max(id), count(*) from (select id from streams where id > ? order by id limit ?)"};
+  SqliteStatement delete_old_batches{file,
+                                     "delete from batches where stream_id > ? and stream_id <= ? and noted_ms < ?"};
+
+  int64_t swept_id = 0;  // of the last stream whose old batch ids were forgotten
+
+  struct Stream {
+    int64_t id = 0;
+    std::string gateway;
+    std::optional<int64_t> forgot;
+    int64_t batches = 0;
+  };
+  int64_t commits();
+  std::optional<Stream> find_stream(const std::string& stream);
+  std::optional<int64_t> find_open(int64_t stream_id, const std::string& open_id);
+  void advance(const Stream& stream, const ReceivedBatch& batch);
+  void forget_lowest_open(int64_t stream_id, const std::string& kept_open);
+};
+
+int64_t Ledger::State::commits() {
+  int64_t commits = 0;
+  select_commits.with();
+  while (select_commits.step()) commits = select_commits.integer(0);
+  return commits;
+}
+
+std::optional<Ledger::State::Stream> Ledger::State::find_stream(const std::string& stream) {
+  std::optional<Stream> found;
+  select_stream.with(stream);
+  while (select_stream.step()) {
+    found = Stream{select_stream.integer(0), select_stream.text(1), select_stream.maybe_integer(2),
+                   select_stream.integer(3)};
+  }
+  return found;
+}
+
+std::optional<int64_t> Ledger::State::find_open(int64_t stream_id, const std::string& open_id) {
+  std::optional<int64_t> last;
+  select_open.with(stream_id, open_id);
+  while (select_open.step()) last = select_open.integer(0);
+  return last;
+}
+
+// The open that just moved stays, however low its number: else its next batch would be refused.
+void Ledger::State::forget_lowest_open(int64_t stream_id, const std::string& kept_open) {
+  std::string open_id;
+  int64_t last = 0;
+  select_lowest.with(stream_id, kept_open);
+  while (select_lowest.step()) {
+    open_id = select_lowest.text(0);
+    last = select_lowest.integer(1);
+  }
+  update_forgot.with(last, stream_id).run();
+  delete_open.with(stream_id, open_id).run();
+}
+
+void Ledger::State::advance(const Stream& stream, const ReceivedBatch& batch) {
+  // What is below the new last number comes again, with the ids that it had.
+  if (batch.range.reset) delete_batches.with(stream.id).run();
+  set_open.with(stream.id, batch.open_id, batch.range.until).run();
+  count_opens.with(stream.id);
+  int64_t opens = 0;
+  while (count_opens.step()) opens = count_opens.integer(0);
+  for (; opens > static_cast<int64_t>(kOpensKept); --opens) forget_lowest_open(stream.id, batch.open_id);
+  set_batch.with(stream.id, stream.batches % kBatchesKept, key_of(batch), now_ms()).run();
+  count_batch.with(stream.id).run();
+}
+
+void Ledger::create(const std::string& path) {
+  SqliteFile file(path, SqliteFile::Open::created);
+  file.run(kTables);
+}
+
+Ledger::Ledger(const std::string& path) : path_(path) {
+  SqliteFile file(path, SqliteFile::Open::existing);
+  if (const int64_t version = file.integer("pragma user_version"); version != kLedgerVersion) {
+    fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kLedgerVersion);
+  }
+  state_ = std::make_unique<State>(path);
+}
+
+Ledger::~Ledger() = default;
+
+SpoolPosition Ledger::committed() const {
+  SqliteStatement& select = state_->select_committed;
+  select.with();
+  if (!select.step()) fail(ErrorKind::corrupt, "{} has no committed length", path_);
+  const SpoolPosition end{select.integer(0), select.integer(1)};
+  select.reset();
+  return end;
+}
+
+void Ledger::begin() {
+  state_->begin.with().run();
+  commits_ = state_->commits();
+}
+
+ReceiveResult Ledger::decide(const ReceivedBatch& batch) {
+  State& state = *state_;
+  using Outcome = ReceiveResult::Outcome;
+  std::optional<State::Stream> stream = state.find_stream(batch.stream);
+  if (stream && stream->gateway != batch.gateway) {
+    return {Outcome::foreign, {}, fmt::format("stream {} is another gateway's", batch.stream)};
+  }
+  const std::optional<int64_t> last = stream ? state.find_open(stream->id, batch.open_id) : std::nullopt;
+  const SeqRange& range = batch.range;
+  const bool comes_next = range.reset ? last == range.reset : last ? *last == range.since : range.start;
+  if (!comes_next) {
+    bool is_known = false;
+    if (stream) {
+      state.select_batch.with(stream->id, key_of(batch));
+      while (state.select_batch.step()) is_known = true;
+    }
+    if (is_known) return {Outcome::known, {}, ""};
+    return {Outcome::refused, last,
+            last ? fmt::format("the last number of open {} is {}", batch.open_id, *last)
+                 : fmt::format("nothing of open {} is here", batch.open_id)};
+  }
+  if (!last && stream && stream->forgot && range.since < *stream->forgot) {
+    return {Outcome::forgot,
+            {},
+            fmt::format("the receiver keeps the latest {} opens of a stream and forgot those up to {}: whether it ever "
+                        "had rows ({}, {}] of open {} is not known",
+                        kOpensKept, *stream->forgot, range.since, range.until, batch.open_id)};
+  }
+  if (!stream) {
+    state.insert_stream.with(batch.stream, batch.gateway).run();
+    stream = state.find_stream(batch.stream);
+  }
+  state.advance(*stream, batch);
+  return {};
+}
+
+void Ledger::commit(SpoolPosition end) {
+  check_program_runs();
+  state_->update_committed.with(end.segment, end.offset).run();
+  fault_point("receiver.ledger.before_commit");
+  state_->commit.with().run();
+  fault_point("receiver.ledger.after_commit");
+}
+
+void Ledger::roll_back() noexcept {
+  try {
+    if (state_ && state_->file.is_in_transaction()) state_->file.run("rollback");
+  } catch (const std::exception& e) {
+    spdlog::warn("{}: {}", path_, e.what());  // settle() opens it anew
+  }
+}
+
+bool Ledger::settle() {
+  check_program_runs();
+  state_.reset();
+  state_ = std::make_unique<State>(path_);
+  // The log may have been synced in part only, and is not synced again (P15): what it holds is written into the
+  // database, and the log is begun anew. That also ends whatever of a failed commit a recovery could find in it.
+  SqliteStatement checkpoint(state_->file, "pragma wal_checkpoint(truncate)");
+  if (!checkpoint.step() || checkpoint.integer(0) != 0) {
+    fail(ErrorKind::busy, "{}: another process reads it, so its log cannot be begun anew", path_);
+  }
+  checkpoint.reset();
+  const bool stands = state_->commits() > commits_;
+  const SpoolPosition end = committed();
+  begin();
+  commit(end);
+  return stands;
+}
+
+std::optional<StreamState> Ledger::stream(const std::string& gateway, const std::string& stream) const {
+  State& state = *state_;
+  StreamState found;
+  const std::optional<State::Stream> row = state.find_stream(stream);
+  if (!row) return found;
+  if (row->gateway != gateway) return std::nullopt;
+  found.forgot = row->forgot;
+  state.select_opens.with(row->id);
+  while (state.select_opens.step()) found.opens[state.select_opens.text(0)] = state.select_opens.integer(1);
+  return found;
+}
+
+void Ledger::forget_old_batches() {
+  State& state = *state_;
+  state.select_last_swept.with(state.swept_id, kStreamsSwept);
+  std::optional<int64_t> last;
+  bool is_end = false;
+  while (state.select_last_swept.step()) {
+    last = state.select_last_swept.maybe_integer(0);
+    is_end = state.select_last_swept.integer(1) < kStreamsSwept;
+  }
+  if (last) state.delete_old_batches.with(state.swept_id, *last, now_ms() - kBatchKeptMs).run();
+  state.swept_id = is_end ? 0 : *last;
+}
+
+}  // namespace firn::hyp

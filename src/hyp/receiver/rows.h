@@ -1,0 +1,37 @@
+// The lines of a received body, as they may go into the spool.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace firn::hyp {
+
+struct LineProblem {
+  int64_t line = 0;  // from 1, blank lines counted
+  std::string reason;
+};
+
+struct ReceivedRows {
+  std::string text;  // one row a line, each ended by '\n' and beginning with the gateway's column; blank lines left out
+  int64_t rows = 0;
+  std::optional<LineProblem> problem;  // of the first line that is no row; then there is no text
+  bool is_too_long = false;            // the text would be; then there is none
+};
+
+// The column that a receiver sets, and what it may add: of tiny rows it could be many times the body.
+struct RowMark {
+  std::string column, gateway;
+  int64_t text_bytes_max = 0;
+};
+
+// Puts `mark` into each row. A row is a JSON object in UTF-8, whose columns have names that a table can have (P4.3) and
+// others than the gateway's, and that is then no longer than row_bytes_max. Types are not looked at.
+ReceivedRows receive_rows(std::string_view body, const RowMark& mark, int64_t row_bytes_max);
+
+// The same for captured lines, which nobody has looked at (P4): one that is no row stays as it is, and becomes a reject
+// at the flush.
+ReceivedRows mark_rows(std::string_view body, const RowMark& mark);
+
+}  // namespace firn::hyp
