@@ -1,7 +1,9 @@
 // What a step's function is given: which attempt of what it is, and what that attempt keeps (protocols P14).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,28 +52,43 @@ struct AttemptId {
   std::string partition;  // a mapped step's key as text; empty: the step has none
   int64_t attempt = 1;    // of this partition in this run, from 1
   std::string code;       // the code's version
+  // When the run started, by the database's clock: what a table had before is no later run's (P14.1). 0: not known, and
+  // then files whose snapshots have expired are never removed.
+  int64_t run_started_ms = 0;
 };
 
 // One thread, the step's. Functions of orca/tables take it.
 class Ctx {
  public:
-  Ctx(AttemptId id, StepDatasets datasets, AttemptRecord& record, Tasks* tasks = nullptr);
+  // What is pointed to outlives it.
+  Ctx(AttemptId id, StepDatasets datasets, AttemptRecord& record, Tasks* tasks = nullptr,
+      const std::atomic<bool>* cancelled = nullptr);
   const AttemptId& id() const { return id_; }
   const StepDatasets& datasets() const { return datasets_; }
   AttemptRecord& record() { return record_; }
   Tasks& tasks();  // throws config where there is none
+  // Whether this attempt is to end: its time is over, or the runner stops. A long step looks from time to time.
+  bool cancelled() const { return cancelled_ != nullptr && *cancelled_; }
+  void throw_if_cancelled() const;  // cancelled
 
   // The number of the next commit of this attempt to the table at `location`, from 1; taken by a commit that landed or
   // was recognised. So the n-th commit of a retry is the n-th of the attempt before it.
   int64_t next_commit(const std::string& location) const;
   void count_commit(const std::string& location);
 
+  // Checks of what this attempt did, one a key (the latest). The engine runs them once the step's function has returned
+  // and before its result is recorded; one that throws fails the attempt.
+  void before_result(const std::string& key, std::function<void(const Ctx&)> check);
+  void check_result() const;
+
  private:
   AttemptId id_;
   StepDatasets datasets_;
   AttemptRecord& record_;
   Tasks* tasks_;
+  const std::atomic<bool>* cancelled_;
   std::map<std::string, int64_t> commits_;  // by location
+  std::map<std::string, std::function<void(const Ctx&)>> checks_;
 };
 
 }  // namespace firn::orca

@@ -56,15 +56,7 @@ class CommitLoop {
       ++num_tries;
 
       TableMetadata next = *base.metadata;
-      for (Step& step : steps_) {
-        if (!step.staged) {
-          (*step.metadata)(next);
-          continue;
-        }
-        const TryPlan plan = plan_on(next, *step.staged);
-        if (plan.landed_snapshot || plan.already_done) return recognised(plan.landed_snapshot.value_or(0), base);
-        next = stage(*step.staged, plan, std::move(next));
-      }
+      if (const auto landed = stage_all(next)) return recognised(*landed, base);
       const TableOperations::Published published = publish(base, std::move(next));
       if (published.outcome == PublishOutcome::landed) {
         for_each_staged([](StagedSnapshot& staged) { staged.keep_named(); });
@@ -88,6 +80,31 @@ class CommitLoop {
     for (Step& step : steps_) {
       if (step.staged) visit(*step.staged);
     }
+  }
+
+  // Every step on what the ones before it left. An id: a plan found that all was done already.
+  std::optional<int64_t> stage_all(TableMetadata& next) {
+    try {
+      for (Step& step : steps_) {
+        if (!step.staged) {
+          (*step.metadata)(next);
+          continue;
+        }
+        const TryPlan plan = plan_on(next, *step.staged);
+        if (plan.landed_snapshot || plan.already_done) return plan.landed_snapshot.value_or(0);
+        next = stage(*step.staged, plan, std::move(next));
+      }
+    } catch (const Error& e) {
+      // A refusal of this try says nothing of the one before it, which may still land (P1.6).
+      if (!unsettled_ || e.kind() == ErrorKind::commit_unknown) throw;
+      throw Error(
+          ErrorKind::commit_unknown,
+          fmt::format("table {}: whether the commit landed is not known, and it cannot be tried again; look for "
+                      "it before doing it again, and delete nothing it names",
+                      table_.location()),
+          e);
+    }
+    return std::nullopt;
   }
 
   // First of all, see whether it was done (P3.1): by an earlier try of this call, or under the same id.

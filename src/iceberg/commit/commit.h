@@ -24,7 +24,7 @@ struct CommitId {
 };
 
 // What a try is to do on the base it would build on. Called anew for each try; may throw to refuse (the error passes
-// through).
+// through; as the cause of a commit_unknown while an earlier try may still land).
 struct TryPlan {
   std::optional<int64_t> landed_snapshot;  // set: nothing is published, this is the result
   bool already_done = false;               // likewise, for a commit without a snapshot

@@ -78,27 +78,37 @@ const Snapshot* branch_head(const TableMetadata& base, const std::string& branch
   return head;
 }
 
-std::optional<int64_t> find_commit(const TableMetadata& base, const std::string& branch, const CommitId& id) {
+std::optional<int64_t> walk_history(const TableMetadata& base, const std::string& branch, int64_t floor_sequence,
+                                    const std::function<bool(const Snapshot& step, const Snapshot& made)>& visit) {
   const Snapshot* step = branch_head(base, branch);
-  while (step && step->sequence_number > id.floor_sequence) {
-    if (const std::string* value = find_property(*step, id.property); value && *value == id.value)
-      return step->snapshot_id;
-    // A cherry-pick stands for its source, which carries the id (P3.2).
+  while (step && step->sequence_number > floor_sequence) {
+    if (!visit(*step, *step)) return std::nullopt;
     if (const std::string* text = find_property(*step, "source-snapshot-id")) {
       int64_t source_id = 0;
       const auto parsed = std::from_chars(text->data(), text->data() + text->size(), source_id);
       const Snapshot* source = parsed.ec == std::errc{} ? base.find_snapshot(source_id) : nullptr;
-      if (!source) fail_cut(base, id, source_id);
-      const std::string* value = find_property(*source, id.property);
-      if (value && *value == id.value && source->sequence_number > id.floor_sequence) return step->snapshot_id;
+      if (!source) return source_id;
+      if (source->sequence_number > floor_sequence && !visit(*step, *source)) return std::nullopt;
     }
     if (!step->parent_snapshot_id) return std::nullopt;
     const Snapshot* parent = base.find_snapshot(*step->parent_snapshot_id);
     // A parent's number is lower, so one that is gone matters only if it can be above the floor.
-    if (!parent && step->sequence_number - 1 > id.floor_sequence) fail_cut(base, id, *step->parent_snapshot_id);
+    if (!parent && step->sequence_number - 1 > floor_sequence) return *step->parent_snapshot_id;
     step = parent;
   }
   return std::nullopt;
+}
+
+std::optional<int64_t> find_commit(const TableMetadata& base, const std::string& branch, const CommitId& id) {
+  std::optional<int64_t> found;
+  const std::optional<int64_t> missing =
+      walk_history(base, branch, id.floor_sequence, [&](const Snapshot& step, const Snapshot& made) {
+        const std::string* value = find_property(made, id.property);
+        if (value && *value == id.value) found = step.snapshot_id;
+        return !found;
+      });
+  if (missing) fail_cut(base, id, *missing);
+  return found;
 }
 
 bool proves_lost(const LoadedTable& head, const LoadedTable& base, const std::string& branch) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,12 @@ BackoffOptions retry_options(const TableMetadata& metadata);
 // The snapshot that a commit to `branch` follows: its head, or main's where the branch is not there yet; nullptr: none.
 // Throws invalid_argument if `branch` is a tag.
 const Snapshot* branch_head(const TableMetadata& base, const std::string& branch);
+
+// Visits what `branch` has above `floor_sequence`, newest first: each snapshot as both `step` and `made`, and a
+// cherry-pick also with the source that it stands for as `made` (P3.2). `visit` returns false to end the walk. Returns
+// the snapshot that is missing where the history is cut above the floor; nullopt: the walk came to its end.
+std::optional<int64_t> walk_history(const TableMetadata& base, const std::string& branch, int64_t floor_sequence,
+                                    const std::function<bool(const Snapshot& step, const Snapshot& made)>& visit);
 
 // Whether `head`, which lacks the snapshot that a try staged on `base`, proves that the try is lost (P1.6): it is the
 // version the try would have been, or the snapshots of `branch` lead back to `base`'s without a gap.

@@ -1,0 +1,17 @@
+// Runs that begin by the clock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "orca/pipeline.h"
+
+namespace firn::orca {
+
+// Begins the run that is due at `at_ms`, if there is one and no scheduled run of the pipeline is open. Times are
+// counted from the last scheduled run, else from `since_ms`; of several that passed the last one has its run. Steps
+// that take days or hours from the command line get the day or hour before the scheduled time. However many schedulers
+// call it, a time has one run. Throws config where keys cannot be known.
+std::optional<RunRow> begin_scheduled(Database& database, const Pipeline& pipeline, int64_t since_ms, int64_t at_ms);
+
+}  // namespace firn::orca

@@ -1,0 +1,297 @@
+// Runs within a program: inputs and outputs, keys, retries, timeouts, schedules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "base/civil_time.h"
+#include "base/error.h"
+#include "base/uuid.h"
+#include "orca/runner.h"
+#include "orca/schedule.h"
+#include "orca/state_box.h"
+
+namespace firn::orca {
+namespace {
+
+class Definition : public PipelineBuilder {
+ public:
+  Definition(Pipeline& pipeline, std::function<void(Definition&)> body)
+      : PipelineBuilder(pipeline), body_(std::move(body)) {}
+  void define() override { body_(*this); }
+  using PipelineBuilder::resource;
+  using PipelineBuilder::schedule;
+  using PipelineBuilder::step;
+
+ private:
+  std::function<void(Definition&)> body_;
+};
+
+class Runs : public OnBothDatabases {
+ protected:
+  const Pipeline& define(const std::function<void(Definition&)>& body) {
+    pipeline_ = {};
+    pipeline_.name = "p";
+    Definition(pipeline_, body).define();
+    check_pipeline(pipeline_);
+    return pipeline_;
+  }
+  RunRow begin(const RunParameters& parameters = {}) {
+    if (!state_) state_ = std::make_shared<GroupCommit>([this] { return box().open(); });
+    std::optional<RunRow> run;
+    const std::string id = uuid_v4();
+    state_->run("t", [&](Database& database) {
+      run = create_run(database, {.id = id,
+                                  .pipeline = "p",
+                                  .kind = "run",
+                                  .code = "c",
+                                  .parameters = parameters_to_json(parameters),
+                                  .plan = pipeline_.plan});
+    });
+    return *run;
+  }
+  RunStatus work(const RunRow& run, RunnerOptions options = {}) {
+    options.look_ms = 50;
+    return work_on_run(state_, pipeline_, run, options).status;
+  }
+  RunStatus run(const RunParameters& parameters = {}) { return work(begin(parameters)); }
+  RunView view(int64_t number = 1) {
+    const auto database = box().open();
+    return view_run(*database, find_run(*database, "p", number).value(), 100);
+  }
+
+  Pipeline pipeline_;
+  std::shared_ptr<GroupCommit> state_;
+};
+ORCA_ON_BOTH(Runs);
+
+TEST_P(Runs, ResultsGoFromStepToStepInTheKeysOrder) {
+  define([](Definition& d) {
+    d.step("keys", [](Ctx&) { return std::vector<std::string>{"b", "a", "c"}; });
+    d.step("twice", [](Ctx&, const std::string& key) { return key + key; }).mapped_over<std::string>("keys");
+    d.step("mark",
+           [](Ctx&, const std::string& key, const std::string& twice, const std::vector<std::string>& keys) {
+             return key + "=" + twice + "/" + std::to_string(keys.size());
+           })
+        .mapped<std::string>()
+        .from("twice", "keys");
+    d.step("join", [](Ctx&, const std::vector<std::string>& all) {
+       std::string text;
+       for (const std::string& one : all) text += one + " ";
+       return text;
+     }).from("mark");
+  });
+  EXPECT_EQ(run(), RunStatus::done);
+  EXPECT_EQ(view().steps[3].result, "\"b=bb/3 a=aa/3 c=cc/3 \"");
+}
+
+TEST_P(Runs, KeysOfAFunctionAreAskedOnceAfterTheStepsBefore) {
+  static std::atomic<int> asked, loaded;
+  asked = loaded = 0;
+  define([](Definition& d) {
+    d.step("load", [](Ctx&) { ++loaded; });
+    d.step("each", [](Ctx&, const int64_t& key) { return key * 2; })
+        .mapped<int64_t>([](const KeysRequest& request) {
+          ++asked;
+          EXPECT_EQ(loaded, 1);
+          EXPECT_EQ(request.run_number, 1);
+          return std::vector<int64_t>{1, 2, 3};
+        })
+        .after("load");
+    d.step("sum", [](Ctx&, const std::vector<int64_t>& all) { return all.at(0) + all.at(1) + all.at(2); }).from("each");
+  });
+  EXPECT_EQ(run(), RunStatus::done);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(view().steps[2].result, "12");
+}
+
+TEST_P(Runs, KeysThatCannotBeHadFailTheirStep) {
+  define([](Definition& d) {
+    d.step("each", [](Ctx&, const int64_t&) {}).mapped<int64_t>([]() -> std::vector<int64_t> {
+      throw std::runtime_error("no warehouse");
+    });
+    d.step("twice", [](Ctx&, const int64_t&) {}).mapped<int64_t>(std::vector<int64_t>{4, 4});
+  });
+  EXPECT_EQ(run(), RunStatus::failed);
+  std::set<std::string> errors;
+  for (const FailureView& failure : view().failures)
+    errors.insert(failure.step + Json::parse(failure.error)["message"].get<std::string>());
+  EXPECT_EQ(errors, (std::set<std::string>{"eachno warehouse", "twicestep twice: the key 4 comes twice"}));
+}
+
+TEST_P(Runs, AFailedTryIsMadeAgainAsOftenAsTheStepSays) {
+  static std::atomic<int> tries;
+  tries = 0;
+  define([](Definition& d) {
+    d.step("third", [](Ctx& ctx) {
+       if (++tries < 3) throw std::runtime_error("not yet");
+       return ctx.id().attempt;
+     }).retries(2, 1, 1);
+  });
+  EXPECT_EQ(run(), RunStatus::done);
+  EXPECT_EQ(view().steps[0].result, "3");
+  tries = -100;
+  EXPECT_EQ(work(begin()), RunStatus::failed);
+  EXPECT_EQ(tries, -97);
+}
+
+TEST_P(Runs, AnErrorThatNoTryMendsIsNotTriedAgain) {
+  static std::atomic<int> tries;
+  tries = 0;
+  define([](Definition& d) {
+    d.step("broken", [](Ctx&) {
+       ++tries;
+       fail(ErrorKind::step_not_deterministic, "another operation");
+     }).retries(5, 1, 1);
+  });
+  EXPECT_EQ(run(), RunStatus::failed);
+  EXPECT_EQ(tries, 1);
+}
+
+TEST_P(Runs, ErrorsAreKeptWithTheirCauses) {
+  define([](Definition& d) {
+    d.step("deep", [](Ctx&) {
+      try {
+        throw std::runtime_error("the disk is full");
+      } catch (...) {
+        std::throw_with_nested(std::runtime_error("cannot write"));
+      }
+    });
+  });
+  EXPECT_EQ(run(), RunStatus::failed);
+  const Json error = Json::parse(view().failures.at(0).error);
+  EXPECT_EQ(error["message"], "cannot write");
+  EXPECT_EQ(error["causes"], Json::array({"the disk is full"}));
+}
+
+TEST_P(Runs, ATryThatTakesTooLongHasFailedAndIsFenced) {
+  struct Seen {
+    std::atomic<bool> release{false}, cancelled{false}, fenced{false}, ended{false};
+  };
+  static std::shared_ptr<Seen> seen;
+  seen = std::make_shared<Seen>();
+  define([](Definition& d) {
+    d.step("slow",
+           [](Ctx& ctx) -> int64_t {
+             if (ctx.id().attempt == 2) return 2;
+             const std::shared_ptr<Seen> mine = seen;
+             while (!mine->release) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+             mine->cancelled = ctx.cancelled();
+             try {
+               ctx.record().check_lease();
+             } catch (const Error& e) {
+               mine->fenced = e.kind() == ErrorKind::lease_lost;
+             }
+             mine->ended = true;
+             return 1;
+           })
+        .timeout_ms(30)
+        .retries(1, 1, 1);
+  });
+  EXPECT_EQ(run(), RunStatus::done);
+  EXPECT_EQ(view().steps[0].result, "2");
+  EXPECT_EQ(abandoned_attempts(), 1);
+  seen->release = true;
+  while (!seen->ended || abandoned_attempts() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(seen->cancelled);
+  EXPECT_TRUE(seen->fenced);
+}
+
+TEST_P(Runs, AtMostSoManyOfAStepRunAtOnce) {
+  static std::atomic<int> now, most;
+  now = most = 0;
+  define([](Definition& d) {
+    d.resource("db", 3);
+    d.step("each",
+           [](Ctx&, const int64_t&) {
+             const int running = ++now;
+             for (int seen = most; seen < running && !most.compare_exchange_weak(seen, running);) {
+             }
+             std::this_thread::sleep_for(std::chrono::milliseconds(2));
+             --now;
+           })
+        .mapped<int64_t>(std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
+        .at_most(2)
+        .uses("db");
+  });
+  RunnerOptions options;
+  options.parallel = 8;
+  EXPECT_EQ(work(begin(), options), RunStatus::done);
+  EXPECT_EQ(most, 2);
+}
+
+TEST_P(Runs, ARunOfOtherCodeIsRefused) {
+  define([](Definition& d) { d.step("a", [](Ctx&) { return int64_t{1}; }); });
+  const RunRow begun = begin();
+  define([](Definition& d) { d.step("a", [](Ctx&) { return std::string("1"); }); });
+  try {
+    work(begun);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::config);
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("was begun by other code"));
+  }
+}
+
+TEST_P(Runs, AttemptsKnowWhatTheyAre) {
+  static AttemptId id;
+  static StepDatasets datasets;
+  define([](Definition& d) {
+    d.step("each",
+           [](Ctx& ctx, const int64_t&) {
+             id = ctx.id();
+             datasets = ctx.datasets();
+           })
+        .mapped<int64_t>()
+        .reads("n.a")
+        .writes("n.b", "n.c")
+        .replaces("n.d");
+  });
+  const RunRow begun = begin({.keys = {{"5"}}});
+  EXPECT_EQ(work(begun), RunStatus::done);
+  EXPECT_EQ(id.pipeline, "p");
+  EXPECT_EQ(id.run, begun.id);
+  EXPECT_EQ(id.run_number, 1);
+  EXPECT_EQ(id.step, "each");
+  EXPECT_EQ(id.partition, "5");
+  EXPECT_EQ(id.attempt, 1);
+  EXPECT_EQ(id.code, code_version());
+  EXPECT_FALSE(id.code.empty());
+  EXPECT_EQ(id.run_started_ms, begun.created_ms);
+  EXPECT_EQ(datasets.reads, std::vector<std::string>{"n.a"});
+  EXPECT_EQ(datasets.writes, (std::vector<std::string>{"n.b", "n.c"}));
+  EXPECT_EQ(datasets.replaces, std::vector<std::string>{"n.d"});
+}
+
+TEST_P(Runs, AScheduledTimeHasOneRunWithTheDayBefore) {
+  define([](Definition& d) {
+    d.schedule("0 6 * * *");
+    d.step("each", [](Ctx&, const Day&) {}).mapped<Day>();
+  });
+  const auto ms = [](const char* text) { return parse_timestamp_us(text)->value / 1'000; };
+  const auto database = box().open();
+  const auto begin_at = [&](const char* text) {
+    database->begin();
+    auto run = begin_scheduled(*database, pipeline_, ms("2013-01-10T12:00Z"), ms(text));
+    database->commit();
+    return run;
+  };
+  EXPECT_FALSE(begin_at("2013-01-11T05:59Z"));
+  const auto first = begin_at("2013-01-11T06:00Z");
+  ASSERT_TRUE(first);
+  EXPECT_EQ(parameters_from_json(first->parameters).keys, (std::vector<std::string>{"2013-01-10"}));
+  EXPECT_EQ(first->scheduled_ms, ms("2013-01-11T06:00Z"));
+  EXPECT_FALSE(begin_at("2013-01-11T06:00Z")) << "it has its run";
+  EXPECT_FALSE(begin_at("2013-01-12T06:00Z")) << "the one before is still open";
+  state_ = std::make_shared<GroupCommit>([this] { return box().open(); });
+  EXPECT_EQ(work(*first), RunStatus::done);
+  const auto second = begin_at("2013-01-15T07:00Z");
+  ASSERT_TRUE(second);
+  EXPECT_EQ(parameters_from_json(second->parameters).keys, (std::vector<std::string>{"2013-01-14"}))
+      << "of those missed the last";
+}
+
+}  // namespace
+}  // namespace firn::orca
