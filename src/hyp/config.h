@@ -39,20 +39,48 @@ struct DatasetConfig {
   int64_t row_bytes_max = 8 << 20;  // "maxRowBytes": a longer line is a reject
 };
 
-enum class SinkKind : uint8_t { blob, iceberg };
+enum class SinkKind : uint8_t { blob, iceberg, forward };
 enum class BlobFormat : uint8_t { parquet, jsonl };
+
+// Where a forward sink sends, and how it gets there.
+struct ForwardConfig {
+  std::string url;  // "url": of the receiver, "https://host:port"; rows go to <url>/v1/ingest/<dataset>
+  std::string token_file, token_env;  // "tokenFile", "tokenEnv": read when a run begins, and again after a 401
+  std::string ca_file;                // "caFile": PEM; empty: the system's
+  std::string proxy;                  // "proxy"; empty: as https_proxy, http_proxy and no_proxy say
+};
 
 struct SinkConfig {
   std::string name;
-  SinkKind kind = SinkKind::blob;        // "type": "blob" or "iceberg"
+  SinkKind kind = SinkKind::blob;        // "type": "blob", "iceberg" or "forward"
   std::vector<std::string> datasets;     // empty: all
   std::optional<CronSchedule> schedule;  // nullopt: only by `hyp sink run`
   std::string path;  // blob: folder; iceberg: warehouse (tables at <warehouse>/<namespace>/<dataset>)
   std::string iceberg_namespace = "hyp";    // "namespace"
   BlobFormat format = BlobFormat::parquet;  // "format": "parquet" or "jsonl"
-  std::string compression = "zstd";         // parquet: any of Parquet's; jsonl: gzip, zstd, none
-  int64_t unit_rows_max = 1'000'000;        // "maxRows", "maxBytes": bounds of one unit (object or snapshot)
-  int64_t unit_bytes_max = 256 << 20;
+  std::string compression = "zstd";         // parquet: any of Parquet's; jsonl: gzip, zstd, none; forward: zstd, none
+  ForwardConfig forward;
+  int64_t unit_rows_max = 1'000'000;   // "maxRows", "maxBytes": bounds of one unit (object or snapshot); of a forward
+  int64_t unit_bytes_max = 256 << 20;  // sink 10,000 and 4 MiB, bounds of one request's body before compression
+  int64_t parallel_max = 4;            // "maxParallel": partitions shipped at once
+  bool queryable = false;  // "queryable": a query of its datasets takes what it shipped from there (P13.1). Parquet
+                           // blobs and archives only
+};
+
+// `hyp serve`.
+struct ReceiverConfig {
+  std::string listen = "127.0.0.1:4748";       // "listen"
+  std::string cert_file, key_file;             // "certFile", "keyFile": PEM; both or none
+  std::string gateway_column = "hyp_gateway";  // "gatewayColumn": string, the name of the gateway that sent the row
+  int64_t body_bytes_max = 16 << 20;     // "maxBodyBytes": of one request, compressed and decompressed; longer: 413
+  int64_t bodies_bytes_max = 256 << 20;  // "maxQueuedBytes": of all requests at once; more: 503
+  int64_t connections_max = 1024;        // "maxConnections": more: 503
+  int64_t gateway_requests_per_s = 0;    // "maxRequestsPerSecond", of one gateway; more: 429. 0: no limit
+  int64_t gateway_bytes_per_s = 0;       // "maxBytesPerSecond", of one gateway's bodies as sent. 0: no limit
+  int64_t header_ms_max = 10'000;        // "headerTimeoutMs"
+  int64_t request_ms_max = 120'000;      // "requestTimeoutMs": to the end of its body; longer: 408
+  int64_t idle_ms_max = 60'000;          // "idleTimeoutMs": a connection that sends nothing is closed
+  std::string access_log;                // "accessLog": one JSON line a request; empty: none
 };
 
 struct CollectConfig {  // files followed by the daemon; also what `hyp collect` registers
@@ -81,6 +109,7 @@ struct Config {
   RetentionConfig retention;              // "retention": of datasets that do not say otherwise
   CompactionConfig compaction;            // "compaction"
   int64_t maintain_interval_ms = 60'000;  // "maintainIntervalMs": between the daemon's ticks of upkeep
+  ReceiverConfig receiver;                // "receiver"
   std::string trace_file;                 // "traceFile": spans as OTLP/JSON lines; empty: none
 
   // The configured dataset, or the defaults for an undeclared one. Throws invalid_argument if the name is not one or if

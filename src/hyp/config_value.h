@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -12,16 +11,23 @@
 
 namespace firn::hyp {
 
+struct ConfigMember;
+
 struct ConfigValue {
   enum class Kind : uint8_t { scalar, object, array };
   Kind kind = Kind::scalar;
-  Json scalar;                                               // null, a boolean, a number or a string
-  int line = 1;                                              // from 1
-  std::vector<std::pair<std::string, ConfigValue>> members;  // in the file's order, each key once
-  std::vector<int> member_lines;                             // of the keys
+  Json scalar;                        // null, a boolean, a number or a string
+  int line = 1;                       // from 1
+  std::vector<ConfigMember> members;  // in the file's order, each key once
   std::vector<ConfigValue> items;
 
   const ConfigValue* find(std::string_view key) const;
+};
+
+struct ConfigMember {
+  std::string key;
+  int line = 1;  // of the key
+  ConfigValue value;
 };
 
 // Throws config naming file, line and what is wrong; repeated keys too.

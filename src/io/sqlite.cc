@@ -82,6 +82,12 @@ void SqliteStatement::bind(int index, const Sha256Digest& digest) {
                sqlite3_bind_blob(statement_, index, digest.data(), static_cast<int>(digest.size()), SQLITE_TRANSIENT));
 }
 
+void SqliteStatement::bind(int index, std::nullopt_t) {
+  check_sqlite(sqlite3_db_handle(statement_), sqlite3_bind_null(statement_, index));
+}
+
+int SqliteStatement::columns() const { return sqlite3_column_count(statement_); }
+
 int64_t SqliteStatement::integer(int column) const { return sqlite3_column_int64(statement_, column); }
 
 std::optional<int64_t> SqliteStatement::maybe_integer(int column) const {

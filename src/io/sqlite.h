@@ -39,11 +39,15 @@ class SqliteStatement {
   int64_t integer(int column) const;
   std::optional<int64_t> maybe_integer(int column) const;  // nullopt: null
   std::string text(int column) const;
+  int columns() const;
 
- private:
+  // The parameter ?<index> of a statement that was reset, for those whose number is not known beforehand.
   void bind(int index, int64_t value);
   void bind(int index, std::string_view text);
   void bind(int index, const Sha256Digest& digest);  // a blob
+  void bind(int index, std::nullopt_t);              // null
+
+ private:
   sqlite3_stmt* statement_ = nullptr;
 };
 

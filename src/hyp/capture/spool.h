@@ -52,7 +52,11 @@ struct Frame {
   int64_t first_line = 1;   // number of the first line in its source, blank lines counted
   std::string batch_id;     // UUIDv7; its time is the ingest time
   std::string text;         // NDJSON, each line ended by '\n'; may be empty (a position alone)
+  bool is_packed = false;   // `text` is as pack_frame() left it; never of a frame that was read
 };
+
+// Compresses the text, quickly, where that makes it smaller: the disk is then slower than the processor. Any thread.
+void pack_frame(Frame& frame);
 
 struct FrameAt {
   SpoolPosition begin, end;  // end: the next frame's place in the same segment

@@ -41,12 +41,15 @@ std::optional<SpoolPosition> committed_end(const std::string& spool_folder) {
     fail_unreadable(path + " is missing");
   }
   try {
-    const SqliteFile file(path, SqliteFile::Open::existing);
+    SqliteFile file(path, SqliteFile::Open::existing);
+    if (const int64_t version = file.integer("pragma user_version"); version > kLedgerVersion) {
+      fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kLedgerVersion);
+    }
     SqliteStatement select(file, "select segment, \"offset\" from committed where only_row = 0");
     if (!select.step()) fail(ErrorKind::corrupt, "{} has no committed length", path);
     return SpoolPosition{select.integer(0), select.integer(1)};
   } catch (const Error& e) {
-    if (e.kind() == ErrorKind::busy) throw;
+    if (e.kind() != ErrorKind::corrupt) throw;
     fail_unreadable(e.what());
   }
   return std::nullopt;

@@ -1,8 +1,8 @@
 // The receiver's spool, <cacheRoot>/receiver/<spool id>/ (P11.4): its frames count as far as the ledger beside them
 // says.
 //
-// ledger.db is a SQLite database of the receiver's (receiver/ledger.h); of it this folder knows one table of one row,
-// which each commit of the receiver moves:
+// ledger.db is a SQLite database of the receiver's (receiver/ledger.h), whose version is its user_version; of it this
+// folder knows one table of one row, which each commit of the receiver moves:
 //   committed(only_row = 0, segment, "offset", commits)
 #pragma once
 
@@ -14,6 +14,8 @@
 
 namespace firn::hyp {
 
+inline constexpr int64_t kLedgerVersion = 1;
+
 std::string receiver_folder(const std::string& cache_root);  // <cacheRoot>/receiver
 std::vector<std::string> list_receiver_spools(
     const std::string& cache_root);                       // one at most, unless someone put another
@@ -21,7 +23,7 @@ bool is_receiver_spool(const std::string& spool_folder);  // by its place alone:
 std::string ledger_path(const std::string& spool_folder);
 
 // Where the frames end that count; nullopt: all of them do, it is no receiver's. Throws corrupt naming what to restore
-// if the ledger is not there or cannot be read, io.
+// if the ledger is not there or is no ledger, unsupported if a newer firn made it, io.
 std::optional<SpoolPosition> committed_end(const std::string& spool_folder);
 
 // Cuts off what lies past `committed`, synced; for the process that holds the spool's lock. Throws corrupt naming what

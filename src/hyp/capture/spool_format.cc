@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,6 +26,9 @@ constexpr int64_t kFrameHeadBytes = 8;
 constexpr int64_t kPayloadBytesMin = 18;
 // One read brings the head of any frame, and small frames whole.
 constexpr int64_t kReadBytes = 8192;
+constexpr uint64_t kTextBytesMax = 1U << 31;
+// A third of the text's size at about the speed of a copy over the network; higher levels save less than they cost.
+constexpr int kPackLevel = -3;
 
 template <class T>
 void put(std::string& out, T value) {
@@ -108,7 +112,8 @@ bool decode_payload_head(Taker& taker, DecodedFrame& out) {
       out.start.previous_end = taker.take<int64_t>();
       out.start.is_whole = taker.take<uint8_t>() != 0;
       break;
-    case FrameKind::rows: {
+    case FrameKind::rows:
+    case FrameKind::packed: {
       Frame& frame = out.frame;
       frame.dataset = taker.take_text();
       frame.source = taker.take_text();
@@ -137,6 +142,19 @@ bool decode_payload_head(Taker& taker, DecodedFrame& out) {
        segment.path, offset);
 }
 
+std::string unpacked(const std::string& packed, const Segment& segment, int64_t offset) {
+  const unsigned long long size = ::ZSTD_getFrameContentSize(packed.data(), packed.size());
+  std::string text;
+  bool is_whole = size <= kTextBytesMax;
+  if (is_whole) {
+    text.resize(size);
+    is_whole = ::ZSTD_decompress(text.data(), text.size(), packed.data(), packed.size()) == size;
+  }
+  if (!is_whole)
+    fail(ErrorKind::corrupt, "{}: the rows of the frame at offset {} cannot be unpacked", segment.path, offset);
+  return text;
+}
+
 // Whether some whole frame after `offset` says that bytes past `offset` had been synced before it was made.
 bool was_synced(const Segment& segment, int64_t offset) {
   const std::string bytes = read_at(segment, offset, segment.size_bytes - offset);
@@ -144,7 +162,7 @@ bool was_synced(const Segment& segment, int64_t offset) {
   for (int64_t at = 1; at + kFrameHeadBytes + kPayloadBytesMin <= static_cast<int64_t>(bytes.size()); ++at) {
     const char* head = bytes.data() + at;
     if (head[kFrameHeadBytes] != static_cast<char>(kFrameVersion) || head[kFrameHeadBytes + 1] < 1 ||
-        head[kFrameHeadBytes + 1] > 3) {
+        head[kFrameHeadBytes + 1] > 4) {
       continue;
     }
     uint32_t size = 0;
@@ -199,7 +217,7 @@ std::string encode_end(SpoolPosition synced) {
 }
 
 std::string encode_rows_head(const Frame& frame, SpoolPosition synced) {
-  std::string out = begin_payload(FrameKind::rows, synced);
+  std::string out = begin_payload(frame.is_packed ? FrameKind::packed : FrameKind::rows, synced);
   put_text(out, frame.dataset);
   put_text(out, frame.source);
   put_text(out, frame.source_id);
@@ -209,12 +227,26 @@ std::string encode_rows_head(const Frame& frame, SpoolPosition synced) {
   put(out, static_cast<uint8_t>(frame.position.done));
   put(out, frame.position.updated_ms);
   put(out, frame.first_line);
-  constexpr size_t kFrameBytesMax = 1U << 31;
-  if (out.size() + frame.text.size() > kFrameBytesMax) {
+  if (out.size() + frame.text.size() > kTextBytesMax) {
     fail(ErrorKind::invalid_argument, "a frame of {} bytes for dataset {}: cut it", frame.text.size(), frame.dataset);
   }
   set_head(out, frame.text);
   return out;
+}
+
+void pack_frame(Frame& frame) {
+  struct Free {
+    void operator()(ZSTD_CCtx* context) const { ::ZSTD_freeCCtx(context); }
+  };
+  thread_local const std::unique_ptr<ZSTD_CCtx, Free> context(::ZSTD_createCCtx());
+  if (context == nullptr || frame.is_packed || frame.text.size() > kTextBytesMax) return;
+  std::string packed(::ZSTD_compressBound(frame.text.size()), '\0');
+  const size_t size = ::ZSTD_compressCCtx(context.get(), packed.data(), packed.size(), frame.text.data(),
+                                          frame.text.size(), kPackLevel);
+  if (::ZSTD_isError(size) != 0 || size >= frame.text.size()) return;
+  frame.text.assign(packed, 0, size);
+  frame.text.shrink_to_fit();
+  frame.is_packed = true;
 }
 
 std::string segment_path(const std::string& folder, int64_t number) {
@@ -345,7 +377,7 @@ std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, i
     is_head_whole = decode_payload_head(taker, frame);
   }
   uint32_t actual = crc32c(payload);
-  if (is_head_whole && frame.kind == FrameKind::rows) {
+  if (is_head_whole && (frame.kind == FrameKind::rows || frame.kind == FrameKind::packed)) {
     frame.frame.text.assign(taker.rest);
     if (payload.size() < size) {
       const std::string rest = read_at(segment, offset + kFrameHeadBytes + static_cast<int64_t>(payload.size()),
@@ -360,6 +392,10 @@ std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, i
          offset, static_cast<int>(payload[0]), kFrameVersion);
   }
   if (!is_head_whole) return std::nullopt;
+  if (frame.kind == FrameKind::packed) {
+    frame.frame.text = unpacked(frame.frame.text, segment, offset);
+    frame.kind = FrameKind::rows;
+  }
   return frame;
 }
 

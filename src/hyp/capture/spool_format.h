@@ -7,6 +7,7 @@
 //            published whole (AtomicAppend; then the two say nothing, and the one before ends where its file does)
 //     rows   dataset, source, source id, batch id (u32 length and bytes each), i64 position bytes, i64 lines, u8 done,
 //            i64 updated_ms, i64 first line, text to the payload's end
+//     packed as rows, the text as one zstd frame that tells its size
 //     end    nothing: written when a spool is closed in order
 // Integers are little-endian.
 #pragma once
@@ -21,7 +22,7 @@
 
 namespace firn::hyp {
 
-enum class FrameKind : uint8_t { start = 1, rows = 2, end = 3 };
+enum class FrameKind : uint8_t { start = 1, rows = 2, end = 3, packed = 4 };
 
 struct SegmentStart {
   int64_t previous_segment = 0;
@@ -65,8 +66,8 @@ std::optional<Segment> open_segment(const std::string& folder, int64_t number); 
 // that were not flushed is missing.
 std::vector<Segment> open_segments(const std::string& folder);
 
-// The frame at `offset`, or nullopt if none ends before `limit` with its checksum right. Throws unsupported for another
-// version.
+// The frame at `offset`, or nullopt if none ends before `limit` with its checksum right. One that is packed comes as
+// rows. Throws unsupported for another version, corrupt where the checksum is right and the packed text is not.
 std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, int64_t limit);
 
 // Frames of one segment from `offset` on.

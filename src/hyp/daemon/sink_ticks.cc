@@ -16,7 +16,8 @@ namespace firn::hyp {
 namespace {
 
 constexpr int64_t kSetBackMs = 1'000;
-constexpr int64_t kLookMs = 5'000;  // between looks into an outbox
+constexpr int64_t kOutboxLookMs = 5'000;  // between looks into an outbox
+constexpr int64_t kAfterTryMs = 30'000;   // after one that led to a run: it may have failed as a whole
 
 std::string last_run_path(const std::string& state_dir, const std::string& sink) {
   return join_path(sink_folder(state_dir, sink), "last-run.json");
@@ -78,6 +79,7 @@ void SinkTicks::run(int64_t now_ms) {
       slot.next_ms = slot.sink.schedule->next_after_ms(now_ms);
       begin(slot, SinkPass::scheduled, now_ms);
     } else if (has_due_retries(slot, now_ms)) {
+      slot.next_look_ms = now_ms + kAfterTryMs;
       begin(slot, SinkPass::due_retries, now_ms);
     }
   }
@@ -85,7 +87,7 @@ void SinkTicks::run(int64_t now_ms) {
 
 bool SinkTicks::has_due_retries(Slot& slot, int64_t now_ms) const {
   if (now_ms < slot.next_look_ms) return false;
-  slot.next_look_ms = now_ms + kLookMs;
+  slot.next_look_ms = now_ms + kOutboxLookMs;
   try {
     const std::vector<OutboxEntry> entries = list_outbox(state_dir_, slot.sink.name);
     return std::any_of(entries.begin(), entries.end(), [&](const OutboxEntry& entry) { return is_due(entry, now_ms); });

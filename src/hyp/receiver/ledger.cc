@@ -8,12 +8,12 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "hyp/cache/table_opens.h"
+#include "hyp/capture/spool_committed.h"
 #include "io/sqlite.h"
 
 namespace firn::hyp {
 namespace {
 
-constexpr int64_t kLedgerVersion = 1;
 constexpr int64_t kStreamsSwept = 100;  // of which old batch ids are forgotten at once
 
 constexpr const char* kTables = R"(

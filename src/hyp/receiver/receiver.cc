@@ -31,9 +31,10 @@ constexpr int64_t kForgetEveryMs = 60'000;
 constexpr const char* kUnfinishedPrefix = ".new-";
 
 struct Waiting {
-  ReceivedBatch batch;
+  ReceivedBatch batch;        // without its text
+  std::vector<Frame> frames;  // of its text
   Receiver::Answered answered;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // of the frames' texts, as they are held
 };
 
 // The spool and its ledger get their name together, so that one without the other is a loss, not a beginning.
@@ -80,15 +81,11 @@ Frame make_received_frame(const ReceivedBatch& batch, std::string text, int64_t 
   return frame;
 }
 
-// The batch's lines, in frames of the usual size. Takes the text.
-void add_frames(std::vector<Frame>& frames, ReceivedBatch& batch) {
+// The batch's lines, in frames of the usual size, packed. Takes the text.
+std::vector<Frame> make_received_frames(ReceivedBatch& batch) {
   constexpr size_t kBytes = LineBlocks::kBlockBytes;
-  std::string text = std::move(batch.text);
-  if (text.empty()) return;
-  if (text.size() <= kBytes) {
-    frames.push_back(make_received_frame(batch, std::move(text), 1));
-    return;
-  }
+  const std::string text = std::move(batch.text);
+  std::vector<Frame> frames;
   int64_t line = 1;
   for (size_t begin = 0, end; begin < text.size(); begin = end) {
     end = text.size();
@@ -99,9 +96,10 @@ void add_frames(std::vector<Frame>& frames, ReceivedBatch& batch) {
     }
     std::string part = text.substr(begin, end - begin);
     const auto lines = std::count(part.begin(), part.end(), '\n');
-    frames.push_back(make_received_frame(batch, std::move(part), line));
+    pack_frame(frames.emplace_back(make_received_frame(batch, std::move(part), line)));
     line += lines;
   }
+  return frames;
 }
 
 }  // namespace
@@ -200,7 +198,7 @@ std::vector<ReceiveResult> Receiver::State::commit_group(std::vector<Waiting>& g
       const ReceiveResult& result = results.emplace_back(ledger.decide(one.batch));
       if (result.outcome != Outcome::landed) continue;
       has_landed = true;
-      add_frames(frames, one.batch);
+      std::move(one.frames.begin(), one.frames.end(), std::back_inserter(frames));
     }
     if (!has_landed) {
       ledger.roll_back();
@@ -298,17 +296,23 @@ void Receiver::take(ReceivedBatch batch, Answered answered) {
   {
     std::lock_guard guard(state.mutex);
     reason = state.reason_to_refuse(bytes);
-    if (reason.empty()) {
-      state.queue.push_back({std::move(batch), std::move(answered), bytes});
-      state.waiting += 1;
-      state.waiting_bytes += bytes;
-    }
   }
   if (reason.empty()) {
-    state.changed.notify_one();
-  } else {
-    answered({Outcome::busy, {}, reason});
+    Waiting one{.batch = std::move(batch), .frames = {}, .answered = std::move(answered)};
+    one.frames = make_received_frames(one.batch);  // here, where several threads do so at once
+    for (const Frame& frame : one.frames) one.bytes += static_cast<int64_t>(frame.text.size());
+    std::lock_guard guard(state.mutex);
+    reason = state.reason_to_refuse(one.bytes);
+    if (reason.empty()) {
+      state.waiting += 1;
+      state.waiting_bytes += one.bytes;
+      state.queue.push_back(std::move(one));
+      state.changed.notify_one();
+      return;
+    }
+    answered = std::move(one.answered);
   }
+  answered({Outcome::busy, {}, reason});
 }
 
 std::optional<StreamState> Receiver::stream(const std::string& gateway, const std::string& stream) const {

@@ -236,6 +236,7 @@ class IcebergDestination final : public Destination {
       written = to_text(*offsets);
       return std::exchange(property, written) != written;
     });
+    operations->io()->sync_folder(join_path(location_of(unit.partition.dataset), "metadata"));  // found there (P10.8)
     fault_point("sink.reset-written");
     return is_taken;
   }

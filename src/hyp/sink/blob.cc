@@ -16,19 +16,19 @@
 namespace firn::hyp {
 namespace {
 
-struct Claim {
+struct UnitClaim {
   int64_t until = 0;
   std::string object;  // relative to the prefix; empty: no rows were left of the unit
   int64_t rows = 0;
 };
 
-std::string to_text(const Claim& claim) {
+std::string to_text(const UnitClaim& claim) {
   Json json = {{"until", std::to_string(claim.until)}, {"object", nullptr}, {"rows", claim.rows}};
   if (!claim.object.empty()) json["object"] = claim.object;
   return json.dump() + "\n";
 }
 
-Claim parse_claim(const std::string& text, const std::string& path) {
+UnitClaim parse_claim(const std::string& text, const std::string& path) {
   const Json json = parse_json(text, path);
   return {get_seq(json, "until", path), find_string(json, "object", path).value_or(""), get_int64(json, "rows", path)};
 }
@@ -100,7 +100,7 @@ class BlobDestination final : public Destination {
     const Written written = write_object(unit, rows);
     const std::string& object = unit.range.key;
     fault_point("sink.object-written");
-    const Claim claim{unit.range.until, written.rows > 0 ? object : "", written.rows};
+    const UnitClaim claim{unit.range.until, written.rows > 0 ? object : "", written.rows};
     if (io_->put_if_absent(claim_path(unit, unit.range.since), to_text(claim))) {
       fault_point("sink.claimed");
       return {.rows = written.rows, .bytes = written.bytes};
@@ -142,11 +142,11 @@ class BlobDestination final : public Destination {
     return fmt::format("{}/{}.json", claims_folder(unit), since);
   }
 
-  std::optional<Claim> read_claim(const Unit& unit, int64_t since) {
+  std::optional<UnitClaim> read_claim(const Unit& unit, int64_t since) {
     const std::string path = claim_path(unit, since);
     const auto text = io_->read_if_exists(path);
     if (!text) return std::nullopt;
-    const Claim claim = parse_claim(*text, path);
+    const UnitClaim claim = parse_claim(*text, path);
     // Each claim begins where the one before ends, so a chain that does not rise would be followed for ever.
     if (claim.until <= since) fail(ErrorKind::corrupt, "{}: its until, {}, is not above {}", path, claim.until, since);
     return claim;
@@ -184,7 +184,7 @@ class BlobDestination final : public Destination {
     return there;
   }
 
-  Delivered settle_taken(const Unit& unit, const Claim& taken) {
+  Delivered settle_taken(const Unit& unit, const UnitClaim& taken) {
     const auto there = follow(unit, unit.range.since);
     const bool is_there = there && there->last >= unit.range.until;
     if (is_there && !taken.object.empty()) io_->sync_folder(describe(unit.partition));
@@ -194,7 +194,7 @@ class BlobDestination final : public Destination {
   // Rows (since, until] count as sent without being there: a claim without an object.
   bool skip(const Unit& unit, int64_t since, int64_t until) {
     fault_point("sink.before-skip");
-    const bool is_taken = !io_->put_if_absent(claim_path(unit, since), to_text(Claim{until, "", 0}));
+    const bool is_taken = !io_->put_if_absent(claim_path(unit, since), to_text(UnitClaim{until, "", 0}));
     fault_point("sink.skipped");
     return !is_taken;
   }

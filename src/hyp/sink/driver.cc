@@ -20,10 +20,15 @@ namespace firn::hyp {
 namespace {
 
 // Partitions whose next try is due (outbox.h).
-std::vector<PartitionId> due_of(const Cache& cache, const SinkConfig& sink, std::vector<PartitionId> partitions) {
+std::vector<PartitionId> due_of(const Cache& cache, const SinkConfig& sink, const PartitionChoice& choice,
+                                std::vector<PartitionId> partitions) {
   std::set<PartitionId> due;
   for (const OutboxEntry& entry : list_outbox(cache.config().state_dir, sink.name)) {
-    if (is_due(entry, now_ms())) due.insert(entry.partition);
+    if (!choice.takes(entry.partition) || !is_due(entry, now_ms())) continue;
+    if (std::find(partitions.begin(), partitions.end(), entry.partition) == partitions.end()) {
+      note_success(cache.config().state_dir, sink.name, entry.partition);  // it is gone, and what failed with it
+    }
+    due.insert(entry.partition);
   }
   std::erase_if(partitions, [&](const PartitionId& partition) { return !due.contains(partition); });
   return partitions;
@@ -184,7 +189,7 @@ SinkRunReport run_sink(Cache& cache, const SinkConfig& sink, const SinkRunOption
   const std::unique_ptr<Destination> destination = make_destination(cache, sink, options.cancelled);
   const FileLock lock = lock_sink(cache.config().state_dir, sink.name);
   std::vector<PartitionId> partitions = sink_partitions(cache, sink, options.partition);
-  if (options.due_retries_only) partitions = due_of(cache, sink, std::move(partitions));
+  if (options.due_retries_only) partitions = due_of(cache, sink, options.partition, std::move(partitions));
   SinkRunReport report;
   report.sink = sink.name;
   report.partitions.resize(partitions.size());

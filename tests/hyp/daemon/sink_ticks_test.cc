@@ -34,50 +34,49 @@ struct Shipper {
     shipped.push_back(pass == SinkPass::scheduled ? sink.name : sink.name + ", what failed");
     return !is_cut_short;
   }
-  size_t count_after(size_t at_least) {
-    for (int i = 0; i < 2000; ++i) {
-      {
-        std::lock_guard guard(mutex);
-        if (shipped.size() >= at_least) break;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    std::lock_guard guard(mutex);
-    return shipped.size();
-  }
 };
+
+// As the daemon does, again and again while the clock stands, until so many runs were made in all.
+size_t count_at(SinkTicks& ticks, int64_t now_ms, Shipper& shipper, size_t at_least) {
+  for (int i = 0; i < 2000; ++i) {
+    ticks.run(now_ms);
+    {
+      std::lock_guard guard(shipper.mutex);
+      if (shipper.shipped.size() >= at_least) break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (int i = 0; i < 20; ++i) {
+    ticks.run(now_ms);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::lock_guard guard(shipper.mutex);
+  return shipper.shipped.size();
+}
 
 TEST(SinkTicks, ASinkRunsWhenItsTimeHasCome) {
   const std::vector<SinkConfig> sinks = {sink_of("each", "* * * * *"), sink_of("fifth", "*/5 * * * *"),
                                          sink_of("never", "")};
-  Shipper shipper;
   const TempFolder state;
+  Shipper shipper;
   SinkTicks ticks(sinks, state.path(), 0, std::ref(shipper));
-  ticks.run(kMinute - 1);
-  EXPECT_EQ(shipper.count_after(0), 0U);
-  for (int64_t minute = 1; minute <= 5; ++minute) {
-    ticks.run(minute * kMinute);
-    shipper.count_after(static_cast<size_t>(minute));
-    ticks.run(minute * kMinute + 200);
+  EXPECT_EQ(count_at(ticks, kMinute - 1, shipper, 0), 0U);
+  for (size_t minute = 1; minute <= 4; ++minute) {
+    EXPECT_EQ(count_at(ticks, static_cast<int64_t>(minute) * kMinute, shipper, minute), minute);
   }
-  EXPECT_EQ(shipper.count_after(6), 6U);
+  EXPECT_EQ(count_at(ticks, 5 * kMinute, shipper, 6), 6U);
   EXPECT_EQ(std::count(shipper.shipped.begin(), shipper.shipped.end(), "fifth"), 1);
 }
 
 TEST(SinkTicks, TimesThatPassDuringARunAreMadeUpForOnce) {
   const std::vector<SinkConfig> sinks = {sink_of("each", "* * * * *")};
+  const TempFolder state;
   Shipper shipper;
   shipper.is_open = false;
-  const TempFolder state;
   SinkTicks ticks(sinks, state.path(), 0, std::ref(shipper));
   for (int64_t minute = 1; minute <= 4; ++minute) ticks.run(minute * kMinute);
   shipper.is_open = true;
-  EXPECT_EQ(shipper.count_after(1), 1U);
-  ticks.run(4 * kMinute + 200);
-  EXPECT_EQ(shipper.count_after(2), 2U);
-  ticks.run(4 * kMinute + 400);
-  EXPECT_EQ(shipper.count_after(2), 2U);
+  EXPECT_EQ(count_at(ticks, 4 * kMinute + 200, shipper, 2), 2U);
 }
 
 TEST(SinkTicks, AClockThatIsSetBackDoesNotStopThem) {
@@ -86,15 +85,12 @@ TEST(SinkTicks, AClockThatIsSetBackDoesNotStopThem) {
   Shipper shipper;
   {
     SinkTicks ticks(sinks, state.path(), 600 * kMinute, std::ref(shipper));
-    ticks.run(601 * kMinute);
-    EXPECT_EQ(shipper.count_after(1), 1U);
-    ticks.run(60 * kMinute + 1);  // nine hours back
-    ticks.run(61 * kMinute + 1);
-    EXPECT_EQ(shipper.count_after(2), 2U);
+    EXPECT_EQ(count_at(ticks, 601 * kMinute, shipper, 1), 1U);
+    EXPECT_EQ(count_at(ticks, 60 * kMinute + 1, shipper, 1), 1U);  // nine hours back
+    EXPECT_EQ(count_at(ticks, 61 * kMinute + 1, shipper, 2), 2U);
   }
   SinkTicks again(sinks, state.path(), 10 * kMinute, std::ref(shipper));  // and back once more, while none ran
-  again.run(11 * kMinute);
-  EXPECT_EQ(shipper.count_after(3), 3U);
+  EXPECT_EQ(count_at(again, 11 * kMinute, shipper, 3), 3U);
 }
 
 TEST(SinkTicks, TimesThatPassedWhileNoDaemonRanAreMadeUpForOnce) {
@@ -104,19 +100,14 @@ TEST(SinkTicks, TimesThatPassedWhileNoDaemonRanAreMadeUpForOnce) {
     Shipper before;
     const std::vector<SinkConfig> one = {sinks[0]};
     SinkTicks ticks(one, state.path(), 59 * kMinute, std::ref(before));
-    ticks.run(60 * kMinute);
-    EXPECT_EQ(before.count_after(1), 1U);
+    EXPECT_EQ(count_at(ticks, 60 * kMinute, before, 1), 1U);
   }
   Shipper shipper;
   SinkTicks ticks(sinks, state.path(), 200 * kMinute, std::ref(shipper));
-  ticks.run(200 * kMinute);
-  EXPECT_EQ(shipper.count_after(1), 1U);
+  EXPECT_EQ(count_at(ticks, 200 * kMinute, shipper, 1), 1U);
   EXPECT_EQ(shipper.shipped.at(0), "hourly") << "the other one never ran here: it waits for its first time";
-  ticks.run(200 * kMinute + 200);
-  ticks.run(239 * kMinute);
-  EXPECT_EQ(shipper.count_after(1), 1U);
-  ticks.run(240 * kMinute);
-  EXPECT_EQ(shipper.count_after(3), 3U);
+  EXPECT_EQ(count_at(ticks, 239 * kMinute, shipper, 1), 1U);
+  EXPECT_EQ(count_at(ticks, 240 * kMinute, shipper, 3), 3U);
 }
 
 TEST(SinkTicks, ARunThatTheStopCutShortIsMadeUpFor) {
@@ -126,13 +117,11 @@ TEST(SinkTicks, ARunThatTheStopCutShortIsMadeUpFor) {
     Shipper shipper;
     shipper.is_cut_short = is_cut_short;
     SinkTicks ticks(sinks, state.path(), is_cut_short ? 100 * kMinute : 0, std::ref(shipper));
-    ticks.run(is_cut_short ? 120 * kMinute : 60 * kMinute);
-    EXPECT_EQ(shipper.count_after(1), 1U);
+    EXPECT_EQ(count_at(ticks, is_cut_short ? 120 * kMinute : 60 * kMinute, shipper, 1), 1U);
   }
   Shipper shipper;
   SinkTicks ticks(sinks, state.path(), 121 * kMinute, std::ref(shipper));
-  ticks.run(121 * kMinute);
-  EXPECT_EQ(shipper.count_after(1), 1U);
+  EXPECT_EQ(count_at(ticks, 121 * kMinute, shipper, 1), 1U);
 }
 
 TEST(SinkTicks, WhatFailedIsTriedAgainBetweenTheTimesOnceItIsDue) {
@@ -145,16 +134,11 @@ TEST(SinkTicks, WhatFailedIsTriedAgainBetweenTheTimesOnceItIsDue) {
   note_failure(state.path(), "hourly", {"logs", "db"}, ErrorKind::destination_behind, "waits");
   set_clock_ms(std::nullopt);
   for (int64_t second = 0; second < 30; ++second) ticks.run(kMinute + second * 1000);
-  EXPECT_EQ(shipper.count_after(0), 0U);
-  for (int64_t second = 30; second < 36; ++second) {
-    ticks.run(kMinute + second * 1000);
-  }
-  ASSERT_GE(shipper.count_after(1), 1U);
+  EXPECT_EQ(count_at(ticks, kMinute + 29'000, shipper, 0), 0U);
+  EXPECT_EQ(count_at(ticks, kMinute + 35'000, shipper, 1), 1U);
   EXPECT_EQ(shipper.shipped.at(0), "hourly, what failed");
   note_success(state.path(), "hourly", {"logs", "web"});
-  const size_t tries = shipper.count_after(1);
-  ticks.run(5 * kMinute);
-  EXPECT_EQ(shipper.count_after(tries), tries) << "what waits for a person is not tried";
+  EXPECT_EQ(count_at(ticks, 5 * kMinute, shipper, 1), 1U) << "what waits for a person is not tried";
 }
 
 }  // namespace

@@ -136,6 +136,13 @@ TEST_F(SinkRetries, WaitForAResetWhereAPersonHasToDecide) {
   EXPECT_EQ(status().outbox->attempts, 2);
 }
 
+TEST_F(SinkRetries, ForgetAPartitionThatIsGone) {
+  note_failure(box_.config.state_dir, sink_.name, {"logs", "gone"}, ErrorKind::io, "unreachable");
+  set_clock_ms(kNow + 30'000);
+  EXPECT_TRUE(retry().partitions.empty());
+  EXPECT_TRUE(list_outbox(box_.config.state_dir, sink_.name).empty());
+}
+
 TEST_F(SinkRetries, ARunThatWasStoppedIsNoFailure) {
   std::atomic<bool> cancelled{true};
   Cache cache(box_.config);

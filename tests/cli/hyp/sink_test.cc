@@ -1,0 +1,118 @@
+// `hyp sink` as a user runs it.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "io/local.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+
+namespace firn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class HypSink : public testing::Test {
+ protected:
+  HypSink() {
+    replace_file(folder_ / "hyp.json", R"({"sinks": [
+        {"name": "objects", "type": "blob", "path": "objects"},
+        {"name": "archive", "type": "iceberg", "path": "archive", "datasets": ["events"]}]})");
+    output_of({"ingest", "events"}, "{\"n\":1}\n{\"n\":2}\n");
+    output_of({"ingest", "events", "--source", "web"}, "{\"n\":3}\n");
+    output_of({"ingest", "hosts"}, "{\"n\":4}\n");
+  }
+
+  ProgramResult hyp(std::vector<std::string> words, std::string_view input = {}) const {
+    words.insert(words.begin(), {FIRN_HYP_PROGRAM, "--config", folder_ / "hyp.json"});
+    return run_program(words, {}, input);
+  }
+  std::string output_of(const std::vector<std::string>& words, std::string_view input = {}) const {
+    const ProgramResult result = hyp(words, input);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(HypSink, RunTakesSinksByNameAndPartitionsByDatasetAndSource) {
+  EXPECT_EQ(output_of({"sink", "run", "objects", "--partition", "events/web"}).substr(0, 23),
+            "objects: shipped 1 rows");
+  EXPECT_THAT(output_of({"sink", "run", "--sink", "objects", "--partition", "events"}), HasSubstr("shipped 2 rows"));
+  const Json report = Json::parse(output_of({"sink", "run", "--sink", "objects", "--sink", "archive", "--json"}));
+  ASSERT_EQ(report.size(), 2U);
+  EXPECT_EQ(report[0]["rows"], 1);
+  EXPECT_EQ(report[1]["rows"], 3);
+  ASSERT_EQ(report[1]["partitions"].size(), 2U);
+  EXPECT_EQ(report[1]["partitions"][1]["source"], "web");
+  EXPECT_EQ(report[1]["partitions"][1]["rows"], 1);
+  const std::string hosts = output_of({"sink", "run", "--partition", "hosts"});
+  EXPECT_THAT(hosts, AllOf(HasSubstr("objects"), Not(HasSubstr("archive")))) << "the archive takes only events";
+  const ProgramResult none = hyp({"sink", "run", "--sink", "archive", "--partition", "hosts"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, HasSubstr("sink archive ships nothing of hosts"));
+}
+
+TEST_F(HypSink, StatusTellsHowFarEachIsAndWhatFailed) {
+  output_of({"sink", "run"});
+  output_of({"ingest", "events"}, "{\"n\":5}\n");
+  const Json status =
+      Json::parse(output_of({"sink", "status", "archive", "--partition", "events/default", "--json"}))[0];
+  EXPECT_EQ(status["exportedRows"], 2);
+  EXPECT_GT(status["exportedBytes"], 0);
+  EXPECT_EQ(status["rowsBehind"], 1);
+  EXPECT_GE(status["lagMs"], 0);
+  EXPECT_TRUE(status["lastSuccessAt"].is_string());
+  EXPECT_TRUE(status["pending"].is_null());
+  EXPECT_TRUE(status["lastError"].is_null());
+
+  std::filesystem::remove_all(folder_ / "archive");
+  EXPECT_EQ(hyp({"sink", "run", "archive"}).status, 1);
+  const Json failed = Json::parse(output_of({"sink", "status", "archive", "--json"}))[0]["lastError"];
+  EXPECT_EQ(failed["kind"], "destination_behind");
+  EXPECT_EQ(failed["attempts"], 1);
+  EXPECT_TRUE(failed["nextTryAt"].is_null());
+  EXPECT_THAT(output_of({"sink", "status"}),
+              AllOf(HasSubstr("archive: events: destination_behind, at "), HasSubstr("it waits for you"),
+                    HasSubstr("hyp sink reset --sink archive --partition events/default --to destination")));
+}
+
+TEST_F(HypSink, ResetSaysWhatItWillDoAndWantsAWord) {
+  output_of({"sink", "run", "objects"});
+  const ProgramResult nobody = hyp({"sink", "reset", "--sink", "objects", "--to", "start"});
+  EXPECT_EQ(nobody.status, 2);
+  EXPECT_THAT(nobody.err, HasSubstr("--yes"));
+  EXPECT_THAT(output_of({"sink", "reset", "--sink", "objects", "--to", "start", "--dry-run"}),
+              AllOf(HasSubstr("objects: events: from 2 to the start; 2 rows that count as sent are sent again"),
+                    HasSubstr("nothing was changed")));
+  EXPECT_EQ(output_of({"sink", "run", "objects"}), "objects: nothing new\n");
+  const Json done = Json::parse(
+      output_of({"sink", "reset", "--sink", "objects", "--partition", "events", "--to", "start", "--yes", "--json"}));
+  EXPECT_EQ(done["done"], true);
+  EXPECT_EQ(done["partitions"][0]["rowsRepeated"], 2);
+  EXPECT_TRUE(done["partitions"][0]["to"].is_null());
+  EXPECT_THAT(output_of({"sink", "run", "objects"}), HasSubstr("shipped 3 rows"));
+  output_of({"ingest", "hosts", "--no-flush"}, "{\"n\":6}\n");
+  EXPECT_THAT(output_of({"sink", "reset", "--sink", "archive", "--to", "now", "--yes"}),
+              HasSubstr("2 rows are skipped, never to be sent"));
+  EXPECT_EQ(output_of({"sink", "run", "archive"}), "archive: nothing new\n");
+  EXPECT_THAT(hyp({"sink", "reset", "--sink", "objects", "--to", "then", "--yes"}).err, HasSubstr("destination"));
+  EXPECT_EQ(hyp({"sink", "reset", "--to", "now", "--yes"}).status, 2) << "one sink at a time, by name";
+}
+
+TEST_F(HypSink, ResetToTheDestinationGoesOnWhereARestoredOneIs) {
+  output_of({"sink", "run", "archive"});
+  std::filesystem::remove_all(folder_ / "archive");
+  EXPECT_EQ(hyp({"sink", "run", "archive"}).status, 1);
+  EXPECT_THAT(output_of({"sink", "reset", "--sink", "archive", "--to", "destination", "--yes"}),
+              HasSubstr("2 rows that the destination lost are sent again"));
+  EXPECT_THAT(output_of({"sink", "run", "archive"}), HasSubstr("shipped 3 rows"));
+}
+
+}  // namespace
+}  // namespace firn
