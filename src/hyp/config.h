@@ -15,7 +15,8 @@ namespace firn::hyp {
 struct RetentionConfig {
   std::optional<int64_t> days;     // "days" ("defaultDays" for all datasets): older rows go; nullopt (null): none does
   bool wait_for_sink_ack = false;  // "waitForSinkAck": a row stays until every sink of its dataset has passed it,
-  int64_t grace_days = 7;          // "graceDays": but no longer than so many days more
+  int64_t grace_days = 7;          // "graceDays": but no longer than so many days more,
+                                   // of a row that was old when it came from then on
 };
 
 struct CompactionConfig {

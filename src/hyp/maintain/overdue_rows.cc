@@ -131,8 +131,9 @@ class Finder {
         rules_(sinks, look.waits_for_sinks),
         seq_id_(hidden_ids(metadata.schema(), metadata.location).ingest_seq),
         young_(iceberg::bind(*not_older_than(age, look.cutoff_ms), metadata.schema())),
-        past_grace_(iceberg::bind(*older_than(age, look.grace_cutoff_ms), metadata.schema())),
-        within_grace_(iceberg::bind(*not_older_than(age, look.grace_cutoff_ms), metadata.schema())) {
+        past_grace_(iceberg::bind(*past_grace(age, look.grace_cutoff_ms, look.arrival_cutoff_ms), metadata.schema())),
+        within_grace_(
+            iceberg::bind(*within_grace(age, look.grace_cutoff_ms, look.arrival_cutoff_ms), metadata.schema())) {
     if (known && known->is_same_look(look)) known_ = known;
     keeps_known_waiting_ =
         known_ && known_->positions == look.positions && was_only_appended_since(metadata, known_->sequence);
@@ -198,7 +199,7 @@ class Finder {
            iceberg::file_might_match(*rows, file);
   }
 
-  Extent past_grace(const DataFile& file) const {
+  Extent extent_past_grace(const DataFile& file) const {
     if (!may_hold(within_grace_, file)) return Extent::all;
     return may_hold(past_grace_, file) ? Extent::some : Extent::none;
   }
@@ -214,7 +215,7 @@ class Finder {
       if (may_lack_numbers(task.file, seq_id_) || !lowest || !highest) return false;
       numbers = {*lowest, *highest};
     }
-    const auto go = rules_.go(numbers, past_grace(task.file));
+    const auto go = rules_.go(numbers, extent_past_grace(task.file));
     Tally tally = rules_.new_tally();
     if (!go || !rules_.count(tally, numbers, *go, *rows)) return false;
     iceberg::ChosenRows chosen;

@@ -78,6 +78,7 @@ class Retention {
     look_.waits_for_sinks = config.wait_for_sink_ack;
     look_.cutoff_ms = floor_div(now_ms - *config.days * 24 * kHourMs, kHourMs) * kHourMs;
     look_.grace_cutoff_ms = look_.cutoff_ms - config.grace_days * 24 * kHourMs;
+    look_.arrival_cutoff_ms = floor_div(now_ms - config.grace_days * 24 * kHourMs, kHourMs) * kHourMs;
     report_.partition = partition;
     report_.cutoff_ms = look_.cutoff_ms;
     report_.note = age_.note;

@@ -27,7 +27,8 @@ RowsBySink rows_from_json(const Json& json, const std::string& where) {
 
 bool RetentionState::is_same_look(const RetentionState& other) const {
   return table_uuid == other.table_uuid && age == other.age && waits_for_sinks == other.waits_for_sinks &&
-         cutoff_ms == other.cutoff_ms && grace_cutoff_ms == other.grace_cutoff_ms;
+         cutoff_ms == other.cutoff_ms && grace_cutoff_ms == other.grace_cutoff_ms &&
+         arrival_cutoff_ms == other.arrival_cutoff_ms;
 }
 
 std::optional<RetentionState> read_retention_state(const iceberg::TableMetadata& metadata) {
@@ -43,6 +44,7 @@ std::optional<RetentionState> read_retention_state(const iceberg::TableMetadata&
     state.waits_for_sinks = get_bool(json, "waitForSinkAck", where);
     state.cutoff_ms = get_int64(json, "cutoff", where);
     state.grace_cutoff_ms = get_int64(json, "graceCutoff", where);
+    state.arrival_cutoff_ms = get_int64(json, "arrivalCutoff", where);
     state.positions = get_string(json, "positions", where);
     state.rows_waiting = rows_from_json(get_object(json, "waiting", where), where);
     if (const auto lowest = find_int64(json, "waitingFrom", where)) {
@@ -62,6 +64,7 @@ std::string to_text(const RetentionState& state) {
                {"waitForSinkAck", state.waits_for_sinks},
                {"cutoff", state.cutoff_ms},
                {"graceCutoff", state.grace_cutoff_ms},
+               {"arrivalCutoff", state.arrival_cutoff_ms},
                {"positions", state.positions},
                {"waiting", rows_to_json(state.rows_waiting)}};
   if (state.waiting) {

@@ -29,7 +29,8 @@ struct RetentionState {
   int64_t sequence = 0;    // files added with it or before were looked at
   std::string age;         // RowAge::text()
   bool waits_for_sinks = false;
-  int64_t cutoff_ms = 0, grace_cutoff_ms = 0;
+  // Older rows go; of those that wait, older ones that came before arrival_cutoff_ms.
+  int64_t cutoff_ms = 0, grace_cutoff_ms = 0, arrival_cutoff_ms = 0;
   std::string positions;               // of the sinks: positions_text()
   RowsBySink rows_waiting;             // past their age, and kept for this sink
   std::optional<NumberRange> waiting;  // of such rows

@@ -93,4 +93,19 @@ ExpressionPtr not_older_than(const RowAge& age, int64_t time_ms) {
                       iceberg::and_(predicate(Op::is_null, age.timestamp->name), not_ingested_before(time_ms)));
 }
 
+// UUIDs are in hexadecimal: what begins otherwise is another system's batch id, and no time.
+ExpressionPtr past_grace(const RowAge& age, int64_t age_ms, int64_t arrival_ms) {
+  const ExpressionPtr unknown =
+      iceberg::or_(predicate(Op::is_null, kBatchIdColumn), predicate(Op::gt_eq, kBatchIdColumn, {std::string("g")}));
+  return iceberg::and_(older_than(age, age_ms), iceberg::or_(unknown, ingested_before(arrival_ms)));
+}
+
+ExpressionPtr within_grace(const RowAge& age, int64_t age_ms, int64_t arrival_ms) {
+  const auto bound = batch_id_bound(arrival_ms);
+  const ExpressionPtr is_time = predicate(Op::lt, kBatchIdColumn, {std::string("g")});
+  const ExpressionPtr arrived =
+      bound ? iceberg::and_(predicate(Op::gt_eq, kBatchIdColumn, {*bound}), is_time) : is_time;
+  return iceberg::or_(not_older_than(age, age_ms), arrived);
+}
+
 }  // namespace firn::hyp

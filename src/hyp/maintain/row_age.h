@@ -27,4 +27,9 @@ iceberg::ExpressionPtr older_than(const RowAge& age, int64_t time_ms);
 // true: of the rows with a null timestamp both bounds hold at once.
 iceberg::ExpressionPtr not_older_than(const RowAge& age, int64_t time_ms);
 
+// Whether a row is past its grace: older than `age_ms`, and here since before `arrival_ms`, so that a row which is old
+// when it comes has its grace, too. One of which it is not known when it came has been here for ever.
+iceberg::ExpressionPtr past_grace(const RowAge& age, int64_t age_ms, int64_t arrival_ms);
+iceberg::ExpressionPtr within_grace(const RowAge& age, int64_t age_ms, int64_t arrival_ms);
+
 }  // namespace firn::hyp

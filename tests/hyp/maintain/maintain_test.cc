@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "base/civil_time.h"
+#include "base/test_world.h"
 #include "hyp/maintain/compaction_box.h"
 #include "hyp/maintain/compaction_plan.h"
 #include "hyp/maintain/partition_status.h"
@@ -469,6 +470,7 @@ TEST_F(Maintain, StatusTellsWhichSinkOverdueRowsWaitForAndHowManyWentWithout) {
     EXPECT_EQ(status.rows_overdue, 0);
   }
   logs.retention.grace_days = 0;
+  set_clock_ms(now_ms() + 3'600'000);  // so long it has been here
   Cache cache(box.config);
   EXPECT_EQ(partition_status(cache, kLogs).rows_overdue, 1);
   maintain_well(cache);
@@ -476,6 +478,7 @@ TEST_F(Maintain, StatusTellsWhichSinkOverdueRowsWaitForAndHowManyWentWithout) {
   EXPECT_EQ(status.rows, 1);
   EXPECT_EQ(status.rows_overdue, 0);
   EXPECT_EQ(status.rows_forced_out, (std::map<std::string, int64_t>{{"out", 1}}));
+  set_clock_ms(std::nullopt);
 }
 
 TEST_F(Maintain, StatusOfADatasetWithoutTimesTellsWhenItsRowsCame) {

@@ -128,7 +128,8 @@ class RetentionWorld {
         return (retention.wait_for_sink_ack && lacks(sink)) ||
                (sink.pending && one.seq > sink.pending->since_exclusive && one.seq <= sink.pending->until);
       };
-      const bool is_old = time < cutoff, is_past_grace = time < cutoff - retention.grace_days * kDay;
+      const int64_t grace = retention.grace_days * kDay, arrival_cutoff = floor_div(now_ms_ - grace, kHour) * kHour;
+      const bool is_old = time < cutoff, is_past_grace = time < cutoff - grace && one.ingested_ms < arrival_cutoff;
       const bool goes = is_past_grace || (is_old && std::none_of(sinks.begin(), sinks.end(), keeps));
       for (const SinkPosition& sink : sinks) {
         if (goes && lacks(sink)) ++forced_out[sink.sink];

@@ -270,9 +270,9 @@ TEST(Retention, BeyondTheGraceNothingWaitsAndWhatGoesIsCountedBySink) {
   box.add_sink("never");
   const SinkConfig out = box.add_sink("out");
   const int64_t grace_cutoff = kCutoff - 7 * kDay;
-  box.add({row(1, kYoung), row(2, grace_cutoff - 1)});
+  box.add({row(1, kYoung), row(2, grace_cutoff - 1)}, kVeryOld);
   box.ship_well(out);
-  box.add({row(3, grace_cutoff - 1), row(4, grace_cutoff)});
+  box.add({row(3, grace_cutoff - 1), row(4, grace_cutoff)}, kVeryOld);
   const RetentionReport report = box.apply();
   EXPECT_EQ(report.rows_removed, 2);
   EXPECT_THAT(report.rows_forced_out, ElementsAre(Pair("never", 2), Pair("out", 1)));
@@ -284,6 +284,19 @@ TEST(Retention, BeyondTheGraceNothingWaitsAndWhatGoesIsCountedBySink) {
   box.add({row(5, kCutoff + kHour - 1)});
   EXPECT_EQ(box.apply(kNow + kHour).rows_removed, 1);
   EXPECT_THAT(box.numbers(), ElementsAre(1));
+}
+
+// Who imports old rows means to ship them.
+TEST(Retention, RowsThatAreOldWhenTheyComeHaveTheirGraceFromThenOn) {
+  RetentionBox box;
+  box.logs().retention = {.days = 30, .wait_for_sink_ack = true, .grace_days = 7};
+  box.add_sink("out");
+  box.add({row(1, kVeryOld), row(2, kOld), row(3, kYoung)});
+  EXPECT_THAT(box.apply().rows_waiting, ElementsAre(Pair("out", 2)));
+  EXPECT_THAT(box.numbers(), ElementsAre(1, 2, 3));
+  EXPECT_EQ(box.apply(kNow + 7 * kDay - kHour).rows_removed, 0);
+  EXPECT_EQ(box.apply(kNow + 7 * kDay + kHour).rows_removed, 2);
+  EXPECT_THAT(box.numbers(), ElementsAre(3));
 }
 
 TEST(Retention, WithoutWaitingRowsGoAtTheirAgeAndAreCountedAllTheSame) {
@@ -311,7 +324,7 @@ TEST(Retention, ASinkThatIsNoLongerConfiguredHoldsNothing) {
 TEST(Retention, ASinkWhoseWatermarkCannotBeReadHoldsAllForTheGrace) {
   RetentionBox box;
   const SinkConfig sink = box.add_sink();
-  box.add({row(1, kOld), row(2, kVeryOld)});
+  box.add({row(1, kOld), row(2, kVeryOld)}, kVeryOld);
   box.ship_well(sink);
   std::ofstream(box.watermark_file(sink, box.partition)) << "{";
   EXPECT_EQ(box.apply().rows_removed, 1);
@@ -509,7 +522,7 @@ TEST_F(RetentionCrash, WhereverTheProcessDiesWhatIsOldGoesOnceAndTheRestStays) {
               box.add({row(1, kOld), row(2, kOld)});
               box.add({row(3, kOld), row(4, kYoung)});
               box.ship_well(sink);
-              box.add({row(5, kVeryOld), row(6, kOld), row(7, kYoung)});
+              box.add({row(5, kVeryOld), row(6, kOld), row(7, kYoung)}, kVeryOld);
             }),
             0);
   const std::string saved = box.folder / "saved";

@@ -27,6 +27,7 @@ Row to_row(const Spooled& spooled, int64_t seq) {
   row.seq = seq;
   const Value* at = spooled.line.find("at");
   row.age_from_ms = at != nullptr ? at->integer : spooled.arrived_ms;
+  row.arrived_ms = spooled.arrived_ms;
   if (const Value* k = spooled.line.find("k")) row.k = k->integer;
   return row;
 }

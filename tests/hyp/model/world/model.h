@@ -32,6 +32,7 @@ struct Row {
   std::string content;
   int64_t seq = 0;
   int64_t age_from_ms = 0;  // its primary timestamp, or when it came
+  int64_t arrived_ms = 0;
   std::optional<int64_t> k;
   bool is_live = true;
 };

@@ -76,11 +76,12 @@ std::vector<Row*> World::overdue(const PartitionId& id, const Positions& positio
   const RetentionConfig retention = config_.datasets.at(id.dataset).retention;
   const int64_t cutoff_ms = floor_div(clock_ms_ - *retention.days * kDayMs, kHourMs) * kHourMs;
   const int64_t grace_cutoff_ms = cutoff_ms - retention.grace_days * kDayMs;
+  const int64_t arrival_cutoff_ms = floor_div(clock_ms_ - retention.grace_days * kDayMs, kHourMs) * kHourMs;
   expected.cutoff_ms = cutoff_ms;
   std::vector<Row*> rows;
   for (Row& row : model_.partitions[id].log) {
     if (!row.is_live || row.age_from_ms >= cutoff_ms) continue;
-    const bool is_past_grace = row.age_from_ms < grace_cutoff_ms;
+    const bool is_past_grace = row.age_from_ms < grace_cutoff_ms && row.arrived_ms < arrival_cutoff_ms;
     bool stays = false;
     for (const auto& [sink, passed] : positions.passed) {
       const bool waits =
