@@ -11,15 +11,15 @@ import contextlib
 import json
 import os
 import pathlib
-import pwd
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+import _postgres
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("FIRN_BIN", ROOT / "build/release/bin"))
@@ -58,51 +58,11 @@ def receiver(folder):
         server.wait()
 
 
-def postgres_bin():
-    for path in sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
-        if (path / "postgres").exists():
-            return path
-    sys.exit("bench: PostgreSQL is not installed; apt-get install postgresql")
-
-
-def as_postgres_user():
-    """PostgreSQL does not run as root."""
-    if os.geteuid() != 0:
-        return {}
-    user = pwd.getpwnam("postgres")
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
-@contextlib.contextmanager
 def postgres(folder, uncompressed):
-    """A libpq connection string."""
-    programs, who = postgres_bin(), as_postgres_user()
-    if who:
-        for path in (folder.parent, folder):
-            os.chmod(path, 0o755)
-        os.chown(folder, who["user"], who["group"])
-    quiet = {"stdout": subprocess.DEVNULL, "cwd": folder, **who}
-    subprocess.run([programs / "initdb", "--pgdata", folder / "data", "--auth", "trust", "--username", "bench",
-                    "--encoding", "UTF8", "--no-locale"], check=True, **quiet)
     # Room between checkpoints, so that none falls into a run that the defaults would not have survived as well.
-    settings = {"listen_addresses": "", "unix_socket_directories": folder, "synchronous_commit": "on", "fsync": "on",
-                "shared_buffers": "512MB", "max_wal_size": "8GB", "max_connections": "300", "autovacuum": "off"}
-    options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-    with open(folder / "log", "w") as out:
-        server = subprocess.Popen([programs / "postgres", "-D", folder / "data", *options], stderr=out, **quiet)
-    try:
-        conninfo = f"host={folder} user=bench dbname=postgres"
-        for _ in range(200):
-            if subprocess.run([programs / "pg_isready", "--host", folder], stdout=subprocess.DEVNULL).returncode == 0:
-                break
-            time.sleep(0.05)
-        storage = "alter table batches alter column body set storage external" if uncompressed else ""
-        subprocess.run([programs / "psql", "--quiet", "--set", "ON_ERROR_STOP=1", "--dbname", conninfo, "--command",
-                        f"create table batches(client int, body text); {storage}"], check=True)
-        yield conninfo
-    finally:
-        server.send_signal(signal.SIGQUIT)  # at once, its children too
-        server.wait()
+    return _postgres.postgres(folder, "create table batches(client int, body text);"
+                              + ("alter table batches alter column body set storage external" if uncompressed else ""),
+                              shared_buffers="512MB", max_wal_size="8GB", max_connections="300", autovacuum="off")
 
 
 def measure(peer, folder, options, size):

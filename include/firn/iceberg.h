@@ -1,6 +1,7 @@
 // Everything a program needs of firn::iceberg.
 #pragma once
 
+#include "base/arrow_status.h"                // Arrow's errors as ours
 #include "iceberg/catalog/catalog.h"          // tables: found, loaded, created
 #include "iceberg/catalog/drop_table.h"       // and taken away
 #include "iceberg/commit/cherry_pick.h"       // staged and other branches' snapshots

@@ -81,6 +81,7 @@ void add_pipeline_commands(CLI::App& app, Parsed& p) {
     command->add_option("--from", p.run.from,
                         "The first key of a range of days (2013-01-31), hours (2013-01-31T05) or integers");
     command->add_option("--to", p.run.to, "The last key of the range, itself included");
+    command->add_option("--step", p.run.step, "Whose keys these are, where steps have keys of different types");
     add_work_options(command, p.run);
   }
   backfill->add_flag("--rerun", p.run.rerun,

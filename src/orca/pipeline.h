@@ -48,6 +48,7 @@ struct KeysRequest {
   int64_t run_number = 0;
   int64_t started_ms = 0;               // UTC
   std::optional<int64_t> scheduled_ms;  // of a scheduled run: the time that was due
+  std::vector<std::string> keys;        // those that the run was begun with (--key, --from), of whatever step
 };
 
 struct StepDefinition {

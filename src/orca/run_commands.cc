@@ -26,34 +26,45 @@ RunnerOptions options_of(const Invocation& invocation, const RunArguments& argum
   return options;
 }
 
-// The step whose keys the command line may name. Throws invalid_argument where there is none, or more than one kind.
-const StepDefinition& key_step(const Pipeline& pipeline) {
-  const StepDefinition* found = nullptr;
-  for (size_t i = 0; i < pipeline.order.size(); ++i) {
-    const StepDefinition& step = *pipeline.order[i];
-    const auto& edges = pipeline.plan.steps[i].after;
-    const bool has_keys_of_others =
-        std::any_of(edges.begin(), edges.end(), [](const StepEdge& edge) { return edge.aligned; }) ||
-        std::any_of(step.needs.begin(), step.needs.end(), [](const auto& need) { return need.is_keys; });
-    if (!step.mapped || has_keys_of_others) continue;
-    if (found != nullptr && found->key != step.key) {
-      fail(ErrorKind::invalid_argument,
-           "steps {} and {} have keys of different types; they cannot be named on the command line", found->name,
-           step.name);
-    }
-    found = &step;
-  }
-  if (found == nullptr)
-    fail(ErrorKind::invalid_argument, "pipeline {} has no step whose keys could be named", pipeline.name);
-  return *found;
+// Whether its keys are neither another mapped step's nor what a step returns.
+bool may_be_given_keys(const Pipeline& pipeline, size_t index) {
+  const StepDefinition& step = *pipeline.order[index];
+  const auto& edges = pipeline.plan.steps[index].after;
+  return step.mapped && std::none_of(edges.begin(), edges.end(), [](const StepEdge& edge) { return edge.aligned; }) &&
+         std::none_of(step.needs.begin(), step.needs.end(), [](const auto& need) { return need.is_keys; });
 }
 
-std::optional<std::vector<std::string>> keys_of(const Pipeline& pipeline, const RunArguments& arguments) {
+// A step whose keys the command line names: the one of --step; else those that have no keys of their own, or that have
+// ranges where a range is given. Throws invalid_argument where there is none, or keys of more than one type are meant.
+const StepDefinition& key_step(const Pipeline& pipeline, const RunArguments& arguments) {
+  std::vector<const StepDefinition*> found;
+  for (size_t i = 0; i < pipeline.order.size(); ++i) {
+    const StepDefinition& step = *pipeline.order[i];
+    const bool is_meant = arguments.step.empty() || step.name == arguments.step;
+    if (is_meant && may_be_given_keys(pipeline, i)) found.push_back(&step);
+  }
+  const auto several_types = [&] {
+    return std::any_of(found.begin(), found.end(), [&](const auto* step) { return step->key != found[0]->key; });
+  };
+  if (several_types() && !arguments.from.empty()) std::erase_if(found, [](const auto* step) { return !step->range; });
+  if (several_types()) std::erase_if(found, [](const auto* step) { return step->keys != nullptr; });
+  if (several_types()) {
+    fail(ErrorKind::invalid_argument, "steps {} and {} have keys of different types; --step says whose keys these are",
+         found.front()->name, found.back()->name);
+  }
+  if (found.empty()) {
+    fail(ErrorKind::invalid_argument, "pipeline {} has no {}step whose keys could be named{}", pipeline.name,
+         arguments.step.empty() ? "" : "such ", arguments.step.empty() ? "" : ": --step " + arguments.step);
+  }
+  return *found.front();
+}
+
+RunParameters parameters_of(const Pipeline& pipeline, const RunArguments& arguments) {
   if (arguments.from.empty() != arguments.to.empty()) fail(ErrorKind::invalid_argument, "--from and --to go together");
-  if (arguments.keys.empty() && arguments.from.empty()) return std::nullopt;
+  if (arguments.keys.empty() && arguments.from.empty()) return {};
   if (!arguments.keys.empty() && !arguments.from.empty())
     fail(ErrorKind::invalid_argument, "--key and --from exclude each other");
-  const StepDefinition& step = key_step(pipeline);
+  const StepDefinition& step = key_step(pipeline, arguments);
   std::vector<std::string> keys;
   if (!arguments.from.empty()) {
     if (!step.range)
@@ -66,17 +77,14 @@ std::optional<std::vector<std::string>> keys_of(const Pipeline& pipeline, const 
   for (const std::string& key : keys) {
     if (!once.insert(key).second) fail(ErrorKind::invalid_argument, "--key {} is given twice", key);
   }
-  return keys;
+  return {.keys = std::move(keys), .key_name = step.key_name};
 }
 
-// Without keys of the command line, every mapped step must have its own.
-void check_keys_known(const Pipeline& pipeline) {
+// Mapped steps that are `given` no keys must have their own.
+void check_keys_known(const Pipeline& pipeline, const std::string& given) {
   for (size_t i = 0; i < pipeline.order.size(); ++i) {
     const StepDefinition& step = *pipeline.order[i];
-    const auto& edges = pipeline.plan.steps[i].after;
-    if (!step.mapped || step.keys) continue;
-    if (std::any_of(edges.begin(), edges.end(), [](const StepEdge& edge) { return edge.aligned; })) continue;
-    if (std::any_of(step.needs.begin(), step.needs.end(), [](const auto& need) { return need.is_keys; })) continue;
+    if (step.keys || !may_be_given_keys(pipeline, i) || given == step.key_name) continue;
     fail(ErrorKind::invalid_argument, "step {} runs once a {}: say which, with --key{}", step.name, step.key_name,
          step.range ? ", or --from and --to" : "");
   }
@@ -176,19 +184,19 @@ RunRow choose_run(GroupCommit& state, const Pipeline& pipeline, int64_t number, 
 }  // namespace
 
 int command_run(const Invocation& invocation, const Pipeline& pipeline, const RunArguments& arguments) {
-  const RunParameters parameters{.keys = keys_of(pipeline, arguments)};
-  if (!parameters.keys) check_keys_known(pipeline);
+  const RunParameters parameters = parameters_of(pipeline, arguments);
+  check_keys_known(pipeline, parameters.key_name);
   const std::shared_ptr<GroupCommit> state = open_state();
   return work(invocation, state, pipeline, begin(*state, pipeline, "run", parameters), arguments);
 }
 
 int command_backfill(const Invocation& invocation, const Pipeline& pipeline, const RunArguments& arguments) {
-  RunParameters parameters{.keys = keys_of(pipeline, arguments)};
+  RunParameters parameters = parameters_of(pipeline, arguments);
   if (!parameters.keys) fail(ErrorKind::invalid_argument, "backfill needs --from and --to, or --key");
+  check_keys_known(pipeline, parameters.key_name);
   const std::shared_ptr<GroupCommit> state = open_state();
   if (!arguments.rerun) {
     // A key is done once every step that runs over these keys has done it, in whatever runs.
-    const StepDefinition& first = key_step(pipeline);
     std::vector<std::string> wanted;
     std::vector<std::set<std::string>> done;
     state->run("orca.find", [&](Database& database) {
@@ -197,7 +205,8 @@ int command_backfill(const Invocation& invocation, const Pipeline& pipeline, con
         const StepDefinition& step = *pipeline.order[i];
         const auto& edges = pipeline.plan.steps[i].after;
         const bool aligned = std::any_of(edges.begin(), edges.end(), [](const StepEdge& edge) { return edge.aligned; });
-        if (!step.mapped || step.key != first.key || (&step != &first && !aligned)) continue;
+        if (!step.mapped || step.key_name != parameters.key_name) continue;
+        if (!aligned && !may_be_given_keys(pipeline, i)) continue;
         const std::vector<std::string> keys = keys_done(database, pipeline.name, step.name);
         done.emplace_back(keys.begin(), keys.end());
       }

@@ -1,8 +1,11 @@
 #include "orca/runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <deque>
+#include <limits>
 #include <map>
 #include <thread>
 
@@ -23,10 +26,11 @@ using PartitionKey = std::pair<size_t, std::string>;
 
 std::atomic<int64_t> abandoned{0};
 
-// An attempt's thread, and what others may tell it.
+// What the runner and an attempt's thread tell each other.
 struct AttemptControl {
   std::atomic<bool> cancelled{false};
-  std::atomic<bool> abandoned{false};  // nobody waits for the thread any more
+  std::atomic<int64_t> began_us{0};              // 0: it waits for a thread
+  bool has_ended = false, is_abandoned = false;  // under the pool's mutex
 };
 
 struct Finished {
@@ -100,10 +104,71 @@ void run_attempt(const AttemptJob& job) {
   } catch (...) {  // the attempt ends here; the run tells
     finished.error = std::current_exception();
   }
-  if (job.control->abandoned) --abandoned;
   const std::lock_guard lock(job.inbox->mutex);
   job.inbox->finished.push_back(std::move(finished));
   job.inbox->arrived.notify_one();
+}
+
+// Threads that run attempts, and attempts that wait for one: a thread that is through takes the next by itself, so that
+// short steps need not wait for the commit of those before. Outlives the runner where an attempt does.
+struct AttemptPool {
+  explicit AttemptPool(int threads) : threads_max(threads) {}
+  const int threads_max;
+  std::mutex mutex;
+  std::condition_variable idle;
+  std::deque<AttemptJob> waiting;
+  int running = 0;
+};
+
+void run_attempts(const std::shared_ptr<AttemptPool>& pool, AttemptJob job) {
+  for (;;) {
+    const std::shared_ptr<AttemptControl> control = job.control;
+    control->began_us = steady_us();
+    run_attempt(job);
+    job = {};  // what it holds of the state is let go before the thread counts as idle
+    const std::lock_guard lock(pool->mutex);
+    control->has_ended = true;
+    if (control->is_abandoned) {  // its place was given to another
+      --abandoned;
+      return;
+    }
+    if (pool->waiting.empty()) {
+      --pool->running;
+      pool->idle.notify_all();
+      return;
+    }
+    job = std::move(pool->waiting.front());
+    pool->waiting.pop_front();
+  }
+}
+
+void start_job(const std::shared_ptr<AttemptPool>& pool, AttemptJob job) {
+  const std::lock_guard lock(pool->mutex);
+  if (pool->running >= pool->threads_max) {
+    pool->waiting.push_back(std::move(job));
+    return;
+  }
+  std::thread([pool, job = std::move(job)]() mutable { run_attempts(pool, std::move(job)); }).detach();
+  ++pool->running;
+}
+
+// The attempt is told to end, and nobody waits for it.
+void abandon(AttemptPool& pool, AttemptControl& control) {
+  control.cancelled = true;
+  AttemptJob dropped;
+  const std::lock_guard lock(pool.mutex);
+  if (control.has_ended) return;
+  const auto waits = std::find_if(pool.waiting.begin(), pool.waiting.end(),
+                                  [&](const AttemptJob& job) { return job.control.get() == &control; });
+  if (waits != pool.waiting.end()) {
+    dropped = std::move(*waits);
+    pool.waiting.erase(waits);
+    return;
+  }
+  control.is_abandoned = true;
+  ++abandoned;
+  --pool.running;
+  pool.idle.notify_all();
 }
 
 ErrorKind kind_of(const std::exception_ptr& error) {
@@ -124,10 +189,13 @@ bool is_for_good(ErrorKind kind) {
 struct InFlight {
   int64_t attempt = 0;
   int64_t tries = 0;
-  std::optional<int64_t> deadline_us;
   std::shared_ptr<AttemptControl> control;
-  std::thread thread;
 };
+
+// Where attempts are shorter than this, more are claimed than there are threads: a commit would take longer than they
+// do.
+constexpr int64_t kShortUs = 10'000;
+constexpr int64_t kAheadPerThread = 3;
 
 class Runner {
  public:
@@ -140,7 +208,9 @@ class Runner {
   void collect();
   void end_attempt(Finished finished);
   void end_overdue();
-  void give_up_running();
+  void give_up(bool only_waiting);
+  int64_t free_places() const;
+  int64_t timeout_at_us(const PartitionKey& partition, const InFlight& attempt) const;
   bool turn(int64_t claims_max);
   void start(const Claim& claim);
   std::vector<std::string> inputs_of(const Claim& claim);
@@ -157,6 +227,7 @@ class Runner {
   RunnerIdentity me_;
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::shared_ptr<Tasks> tasks_;
+  std::shared_ptr<AttemptPool> pool_;
 
   std::map<PartitionKey, InFlight> in_flight_;
   std::map<size_t, std::thread> key_finders_;
@@ -165,6 +236,8 @@ class Runner {
   RunOutcome outcome_;
   int64_t next_look_us_ = 0, next_renewal_us_ = 0;
   std::optional<int64_t> due_us_;
+  int64_t attempt_us_ = kShortUs;  // how long attempts took lately
+  int64_t attempts_at_look_ = 0;
   std::optional<int64_t> stop_by_us_;
 };
 
@@ -180,15 +253,11 @@ Runner::Runner(std::shared_ptr<GroupCommit> state, const Pipeline& pipeline, con
   gethostname(host, sizeof(host) - 1);
   me_ = {.id = uuid_v4(), .run_id = run.id, .code = code_version(), .host = host, .process = this_process()};
   tasks_ = std::make_shared<Tasks>(options_.tasks);
+  pool_ = std::make_shared<AttemptPool>(options_.parallel);
 }
 
 Runner::~Runner() {
-  for (auto& [partition, attempt] : in_flight_) {
-    attempt.control->cancelled = true;
-    attempt.control->abandoned = true;
-    ++abandoned;
-    attempt.thread.detach();
-  }
+  for (auto& [partition, attempt] : in_flight_) abandon(*pool_, *attempt.control);
   for (auto& [step, thread] : key_finders_) thread.detach();
 }
 
@@ -209,16 +278,19 @@ RunOutcome Runner::work() {
     collect();
     end_overdue();
     const bool stop = stopping();
-    if (stop && (in_flight_.empty() || steady_us() >= *stop_by_us_)) give_up_running();
-    const int64_t free = options_.parallel - static_cast<int64_t>(in_flight_.size() + key_finders_.size());
+    if (stop) give_up(steady_us() < *stop_by_us_);
+    const int64_t free = stop ? 0 : free_places();
     const int64_t now_us = steady_us();
     const bool is_due = due_us_ && now_us >= *due_us_ && free > 0;
     if (!completions_.empty() || now_us >= next_look_us_ || now_us >= next_renewal_us_ || is_due) {
-      if (!turn(stop ? 0 : std::max<int64_t>(0, free))) break;
+      if (!turn(free)) break;
     }
     if (stop && in_flight_.empty()) break;
     wait();
   }
+  // The run has ended by others' hands: what still runs here was taken over.
+  for (auto& [partition, attempt] : in_flight_) abandon(*pool_, *attempt.control);
+  in_flight_.clear();
   leave();
   return outcome_;
 }
@@ -243,7 +315,7 @@ void Runner::collect() {
 void Runner::end_attempt(Finished finished) {
   const auto found = in_flight_.find(finished.partition);
   if (found == in_flight_.end() || found->second.attempt != finished.attempt) return;  // it was given up
-  found->second.thread.join();
+  attempt_us_ = (3 * attempt_us_ + steady_us() - found->second.control->began_us) / 4;
   const StepDefinition& step = *pipeline_.order[finished.partition.first];
   Completion completion{
       .step = finished.partition.first, .partition = finished.partition.second, .attempt = finished.attempt};
@@ -277,14 +349,11 @@ void Runner::end_overdue() {
   const int64_t now_us = steady_us();
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     InFlight& attempt = at->second;
-    if (!attempt.deadline_us || now_us < *attempt.deadline_us) {
+    if (now_us < timeout_at_us(at->first, attempt)) {
       ++at;
       continue;
     }
-    attempt.control->cancelled = true;
-    attempt.control->abandoned = true;
-    ++abandoned;
-    attempt.thread.detach();
+    abandon(*pool_, *attempt.control);
     const StepDefinition& step = *pipeline_.order[at->first.first];
     Completion completion{.step = at->first.first, .partition = at->first.second, .attempt = attempt.attempt};
     completion.error = error_to_json(std::make_exception_ptr(
@@ -299,35 +368,53 @@ void Runner::end_overdue() {
   }
 }
 
-// On a stop: what did not end in time is left to the next runner.
-void Runner::give_up_running() {
-  for (auto& [partition, attempt] : in_flight_) {
-    attempt.control->abandoned = true;
-    ++abandoned;
-    attempt.thread.detach();
-    completions_.push_back(
-        {.step = partition.first,
-         .partition = partition.second,
-         .attempt = attempt.attempt,
-         .outcome = Completion::Outcome::stopped,
-         .error = error_to_json(std::make_exception_ptr(Error(ErrorKind::cancelled, "the runner was stopped")))});
+int64_t Runner::timeout_at_us(const PartitionKey& partition, const InFlight& attempt) const {
+  const int64_t timeout_ms = pipeline_.order[partition.first]->timeout_ms, began_us = attempt.control->began_us;
+  if (timeout_ms == 0 || began_us == 0) return std::numeric_limits<int64_t>::max();
+  return began_us + timeout_ms * 1'000;
+}
+
+int64_t Runner::free_places() const {
+  const int64_t ahead = attempt_us_ < kShortUs ? kAheadPerThread * options_.parallel : 0;
+  return std::max<int64_t>(0,
+                           options_.parallel + ahead - static_cast<int64_t>(in_flight_.size() + key_finders_.size()));
+}
+
+// Leaves attempts to whoever claims them next: those that wait for a thread, or all.
+void Runner::give_up(bool only_waiting) {
+  for (auto at = in_flight_.begin(); at != in_flight_.end();) {
+    InFlight& attempt = at->second;
+    if (only_waiting && attempt.control->began_us != 0) {
+      ++at;
+      continue;
+    }
+    abandon(*pool_, *attempt.control);
+    completions_.push_back({.step = at->first.first,
+                            .partition = at->first.second,
+                            .attempt = attempt.attempt,
+                            .outcome = Completion::Outcome::stopped,
+                            .error = error_to_json(std::make_exception_ptr(
+                                Error(ErrorKind::cancelled, "its runner did not come to it, or was stopped")))});
+    at = in_flight_.erase(at);
   }
-  in_flight_.clear();
 }
 
 // False: there is nothing more to do here.
 bool Runner::turn(int64_t claims_max) {
   const int64_t now_us = steady_us();
   TurnRequest request{.run_id = run_.id, .runner = me_.id, .code = me_.code, .claims_max = claims_max};
-  request.completions.swap(completions_);
   if (now_us >= next_renewal_us_) {
     request.renew_lease_ms = options_.lease_ms;
     next_renewal_us_ = now_us + options_.lease_ms * 1'000 / 3;
   }
   if (now_us >= next_look_us_) {
+    // What was claimed ahead, and now waits behind long attempts, others may do.
+    if (outcome_.attempts == attempts_at_look_) give_up(true);
+    attempts_at_look_ = outcome_.attempts;
     request.look_for_dead = true;
     next_look_us_ = now_us + options_.look_ms * 1'000;
   }
+  request.completions.swap(completions_);
   TurnAnswer answer;
   int calls = 0;
   state_->run("orca.turn", [&](Database& database) {
@@ -408,11 +495,10 @@ void Runner::start(const Claim& claim) {
             .code = me_.code,
             .run_started_ms = run_.created_ms};
   job.inputs = inputs_of(claim);
-  InFlight attempt{.attempt = claim.attempt, .tries = claim.tries, .control = job.control};
-  if (step.timeout_ms > 0) attempt.deadline_us = steady_us() + step.timeout_ms * 1'000;
   fault_point("orca.attempt.start");
-  attempt.thread = std::thread([job = std::move(job)] { run_attempt(job); });
-  in_flight_.insert_or_assign({claim.step, claim.partition}, std::move(attempt));
+  in_flight_.insert_or_assign({claim.step, claim.partition},
+                              InFlight{.attempt = claim.attempt, .tries = claim.tries, .control = job.control});
+  start_job(pool_, std::move(job));
 }
 
 // The keys of a step whose turn has come: on a thread of its own, since a function of the pipeline may take its time.
@@ -429,9 +515,11 @@ void Runner::find_keys(size_t at) {
       state->run("orca.inputs", [&](Database& database) { results = step_results(database, run, index); });
       return keys(results.at(0).second);
     };
-  } else if (step.keys && !parameters_.keys) {
-    const KeysRequest request{
-        .run_number = run_.number, .started_ms = run_.created_ms, .scheduled_ms = run_.scheduled_ms};
+  } else if (step.keys && !(parameters_.keys && parameters_.key_name == step.key_name)) {
+    const KeysRequest request{.run_number = run_.number,
+                              .started_ms = run_.created_ms,
+                              .scheduled_ms = run_.scheduled_ms,
+                              .keys = parameters_.keys.value_or(std::vector<std::string>())};
     find = [keys = step.keys, request] { return keys(request); };
   } else {
     find = [keys = parameters_.keys, name = step.name] {
@@ -477,7 +565,7 @@ void Runner::wait() {
   int64_t until_us = std::min(next_look_us_, next_renewal_us_);
   if (due_us_) until_us = std::min(until_us, *due_us_);
   for (const auto& [partition, attempt] : in_flight_) {
-    if (attempt.deadline_us) until_us = std::min(until_us, *attempt.deadline_us);
+    until_us = std::min(until_us, timeout_at_us(partition, attempt));
   }
   if (options_.stop != nullptr) until_us = std::min(until_us, steady_us() + 100'000);  // a signal wakes nobody
   std::unique_lock lock(inbox_->mutex);
@@ -490,6 +578,10 @@ void Runner::wait() {
 }
 
 void Runner::leave() {
+  {  // threads that told their last result a moment ago
+    std::unique_lock lock(pool_->mutex);
+    pool_->idle.wait(lock, [&] { return pool_->running == 0; });
+  }
   state_->run("orca.leave", [&](Database& database) {
     if (stop_by_us_) stop_run(database, run_.id, me_.id);
     unregister_runner(database, me_.id);
@@ -555,14 +647,20 @@ RunnerOptions runner_options() {
 
 std::string parameters_to_json(const RunParameters& parameters) {
   Json json = Json::object();
-  if (parameters.keys) json["keys"] = *parameters.keys;
+  if (parameters.keys) {
+    json["key"] = parameters.key_name;
+    json["keys"] = *parameters.keys;
+  }
   return json.dump();
 }
 
 RunParameters parameters_from_json(const std::string& text) {
   const Json json = parse_json(text, "a run's parameters");
   RunParameters parameters;
-  if (json.contains("keys")) parameters.keys = value_from_json<std::vector<std::string>>(json["keys"], "a run's keys");
+  if (json.contains("keys")) {
+    parameters.keys = value_from_json<std::vector<std::string>>(json["keys"], "a run's keys");
+    parameters.key_name = get_string(json, "key", "a run's parameters");
+  }
   return parameters;
 }
 

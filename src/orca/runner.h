@@ -27,7 +27,9 @@ RunnerOptions runner_options();
 
 // What of a run's steps the command line says.
 struct RunParameters {
-  std::optional<std::vector<std::string>> keys;  // for the steps whose keys come from the command line
+  // For the mapped steps with that type of key (StepDefinition::key_name), but those that have a step's before them.
+  std::optional<std::vector<std::string>> keys;
+  std::string key_name;
 };
 std::string parameters_to_json(const RunParameters& parameters);
 RunParameters parameters_from_json(const std::string& text);

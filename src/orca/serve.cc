@@ -165,6 +165,7 @@ std::optional<RunRow> begin_scheduled(Database& database, const Pipeline& pipeli
         std::any_of(edges.begin(), edges.end(), [](const StepEdge& edge) { return edge.aligned; }) ||
         std::any_of(step.needs.begin(), step.needs.end(), [](const auto& need) { return need.is_keys; });
     if (!step.mapped || step.keys || has_others) continue;
+    parameters.key_name = step.key_name;
     if (step.key == typeid(Day)) {
       parameters.keys = {Day{static_cast<int32_t>(floor_div(due_ms, 86'400'000))}.plus(-1).str()};
     } else if (step.key == typeid(Hour)) {

@@ -16,6 +16,7 @@ from pathlib import Path
 import by_spark  # noqa: F401  (each of these registers its cases)
 import by_java  # noqa: F401
 import by_firn  # noqa: F401
+import by_orca  # noqa: F401
 import by_pyiceberg  # noqa: F401
 import metadata_tables  # noqa: F401
 import random_turns  # noqa: F401

@@ -28,26 +28,42 @@ std::string glob_escape(const std::string& path) {
   return pattern;
 }
 
-// Flushes and says what became of rows; kSomeRejected where any was rejected since `rejected_before`.
-int flush_and_report(Service& service, const Invocation& invocation, const std::string& dataset,
-                     int64_t rejected_before) {
+std::string num_rows_text(int64_t count) { return format_count(count) + (count == 1 ? " row" : " rows"); }
+
+// What was spooled and rejected when a capture began.
+struct Before {
+  // Nothing but this capture's lines can be in its flush. Else (a daemon takes rows from everywhere, an earlier command
+  // left some) what a flush did is told as all of its doing.
+  bool is_alone = false;
+  int64_t rejected = 0;
+};
+
+// Flushes and says what became of rows; kSomeRejected where any was rejected since.
+int flush_and_report(Service& service, const Invocation& invocation, const std::string& dataset, const Before& before) {
   constexpr int64_t kShownMax = 10;
   const FlushReport report = service.flush();
   std::ostream& out = *invocation.out;
   if (const auto rows = report.rows_by_dataset.find(dataset); rows != report.rows_by_dataset.end()) {
-    out << dataset << ": " << format_count(rows->second) << " rows were added to the cache\n";
+    if (before.is_alone) {
+      out << dataset << ": " << num_rows_text(rows->second) << (rows->second == 1 ? " was" : " were")
+          << " added to the cache\n";
+    } else {
+      out << dataset << ": the flush added " << num_rows_text(rows->second)
+          << " to the cache, of all that was spooled\n";
+    }
   }
   for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
-  const int64_t rejected = service.rejected(dataset) - rejected_before;
+  const int64_t rejected = service.rejected(dataset) - before.rejected;
   if (rejected > 0) {
-    out << dataset << ": " << format_count(rejected) << " rows were rejected and set aside, each with its text, in "
+    out << dataset << ": " << num_rows_text(rejected) << (before.is_alone ? "" : ", of all that was spooled,")
+        << (rejected == 1 ? " was" : " were") << " rejected and set aside, each with its text, in "
         << rejects_path(service.config().cache_root, dataset) << "\n";
     int64_t shown = 0;
     for (const Rejected& one : report.first_rejected) {
       if (one.dataset != dataset || shown == kShownMax) continue;
       ++shown;
-      out << "  line " << one.line << (one.column.empty() ? "" : ", column " + one.column) << ": " << one.reason
-          << "\n";
+      out << "  " << (before.is_alone ? "" : "source " + one.source + ", ") << "line " << one.line
+          << (one.column.empty() ? "" : ", column " + one.column) << ": " << one.reason << "\n";
     }
     if (shown > 0 && rejected > shown) out << "  … and " << format_count(rejected - shown) << " more\n";
   }
@@ -166,7 +182,8 @@ int command_ingest(const Config& config, const Invocation& given, const IngestAr
   if (invocation.service == nullptr) settle_own_descriptors(arguments, invocation);
   return with_service(config, invocation, [&](Service& service) {
     const int64_t started_us = steady_us();
-    const int64_t rejected_before = service.rejected(arguments.dataset);
+    const Before before = {.is_alone = invocation.service == nullptr && service.unflushed_bytes() == 0,
+                           .rejected = service.rejected(arguments.dataset)};
     const Taken taken = take_files(service, invocation, arguments);
     const bool is_nothing_taken = taken.done == 0 && taken.total.lines == 0;
     if (taken.failure && is_nothing_taken && arguments.files.size() <= 1) throw Error(*taken.failure);
@@ -178,7 +195,7 @@ int command_ingest(const Config& config, const Invocation& given, const IngestAr
       out << ", from the first " << taken.done << " of " << arguments.files.size() << " files";
     out << "\n";
     int status = 0;
-    if (!arguments.no_flush) status = flush_and_report(service, invocation, arguments.dataset, rejected_before);
+    if (!arguments.no_flush) status = flush_and_report(service, invocation, arguments.dataset, before);
     for (const std::string& torn : taken.torn) {
       out << arguments.dataset << ": left the last line of " << torn
           << ": it has no newline and is no whole JSON value; run again when it is whole\n";

@@ -122,7 +122,7 @@ int run_as_daemon(const Config& config, const Invocation& invocation, const char
 struct GatewayArguments {
   enum class Action : uint8_t { list, add, remove, rotate };
   Action action = Action::list;
-  std::string name;
+  std::string name, token_file;  // no file: the token is printed
   bool json = false;
 };
 int command_gateway(const Config& config, const Invocation& invocation, const GatewayArguments& arguments);

@@ -8,7 +8,13 @@
 namespace firn::hyp {
 namespace {
 
-void print_token(const Invocation& invocation, const std::string& name, const std::string& token) {
+void tell_token(const Invocation& invocation, const std::string& name, const std::string& token,
+                const std::string& token_file) {
+  if (!token_file.empty()) {
+    *invocation.out << "wrote the token of " << name << " to " << token_file
+                    << ": copy it to where its forward sink reads it (\"tokenFile\"), and remove it here\n";
+    return;
+  }
   *invocation.out << token << "\n";
   *invocation.err << "hyp: this is the token of " << name
                   << ", shown this once: put it where its forward sink reads it (\"tokenFile\")\n";
@@ -18,12 +24,14 @@ void print_token(const Invocation& invocation, const std::string& name, const st
 
 int command_gateway(const Config& config, const Invocation& invocation, const GatewayArguments& arguments) {
   using Action = GatewayArguments::Action;
+  const std::string token_file = arguments.token_file.empty() ? "" : absolute_path(invocation, arguments.token_file);
+  const auto tell = [&](const std::string& token) { tell_token(invocation, arguments.name, token, token_file); };
   switch (arguments.action) {
     case Action::add:
-      print_token(invocation, arguments.name, add_gateway(config.state_dir, arguments.name));
+      tell(add_gateway(config.state_dir, arguments.name, token_file));
       return 0;
     case Action::rotate:
-      print_token(invocation, arguments.name, rotate_gateway(config.state_dir, arguments.name));
+      tell(rotate_gateway(config.state_dir, arguments.name, token_file));
       return 0;
     case Action::remove:
       remove_gateway(config.state_dir, arguments.name);

@@ -136,8 +136,12 @@ void add_options(CLI::App& app, Parsed& p) {
     if (action != GatewayArguments::Action::list) one->add_option("NAME", p.gateway.name)->required();
     return one;
   };
-  add_action("add", "A new gateway; prints its token, this once", GatewayArguments::Action::add);
-  add_action("rotate", "A new token for a gateway; the old one ends", GatewayArguments::Action::rotate);
+  for (CLI::App* one :
+       {add_action("add", "A new gateway; prints its token, this once", GatewayArguments::Action::add),
+        add_action("rotate", "A new token for a gateway; the old one ends", GatewayArguments::Action::rotate)}) {
+    one->add_option("--token-file", p.gateway.token_file,
+                    "Put the token into a new file that only you can read, and do not print it");
+  }
   add_action("remove", "Its token ends; its rows stay", GatewayArguments::Action::remove);
   add_action("list", "Those that there are", GatewayArguments::Action::list)
       ->add_flag("--json", p.gateway.json, "As JSON");

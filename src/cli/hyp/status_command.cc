@@ -11,10 +11,12 @@
 #include <unistd.h>
 #include <ext/stdio_filebuf.h>
 
+#include "base/arrow_status.h"
 #include "base/civil_time.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/span.h"
+#include "base/uri.h"
 #include "cli/hyp/command.h"
 #include "hyp/capture/follow.h"
 #include "hyp/capture/spool_sources.h"
@@ -142,6 +144,38 @@ std::map<std::string, int64_t> spooled_lines(const Cache& cache) {
   return lines;
 }
 
+// A dataset's lines that no partition took.
+struct Rejects {
+  int64_t lines = 0;
+  std::string file;
+};
+
+int64_t count_lines(const Cache& cache, const std::string& path, int64_t size_bytes) {
+  constexpr int64_t kStepBytes = 1 << 20;
+  const auto file = cache.io()->open(path);
+  int64_t lines = 0;
+  for (int64_t at = 0; at < size_bytes;) {
+    const auto bytes = check(file->ReadAt(at, std::min(kStepBytes, size_bytes - at)), "read " + path);
+    if (bytes->size() == 0) break;  // it was cut meanwhile
+    lines += std::count(bytes->data(), bytes->data() + bytes->size(), '\n');
+    at += bytes->size();
+  }
+  return lines;
+}
+
+// By dataset, of which nothing else need be there.
+std::map<std::string, Rejects> rejects_of(const Cache& cache) {
+  constexpr std::string_view kEnd = ".ndjson";
+  std::map<std::string, Rejects> rejects;
+  for (const FileInfo& file : cache.io()->list(join_path(cache.config().cache_root, "rejects"), false)) {
+    if (!file.path.ends_with(kEnd) || file.size_bytes == 0) continue;
+    const std::string name = file.path.substr(file.path.rfind('/') + 1);
+    const std::string dataset = decode_segment(std::string_view(name).substr(0, name.size() - kEnd.size()));
+    rejects[dataset] = {count_lines(cache, file.path, file.size_bytes), file.path};
+  }
+  return rejects;
+}
+
 // What a person should look at: declarations that contradict the tables, lines of followed files that were missed.
 std::vector<std::string> problems_of(const Cache& cache) {
   std::vector<std::string> problems;
@@ -231,9 +265,11 @@ int command_status(const Config& config, const Invocation& invocation, bool json
   }
   const int64_t spooled = spooled_bytes(cache);
   const std::map<std::string, int64_t> waiting = spooled_lines(cache);
+  const std::map<std::string, Rejects> rejects = rejects_of(cache);
   const std::vector<std::string> problems = problems_of(cache);
   if (json) {
-    Json partitions = Json::array(), sums = Json::array(), waiting_json = Json::object();
+    Json partitions = Json::array(), sums = Json::array(), waiting_json = Json::object(), rejects_json = Json::object();
+    for (const auto& [dataset, one] : rejects) rejects_json[dataset] = {{"lines", one.lines}, {"file", one.file}};
     for (const auto& [dataset, lines] : waiting) waiting_json[dataset] = lines;
     for (const std::vector<PartitionStatus>& dataset : datasets) {
       const PartitionStatus sum = sum_of(dataset);
@@ -252,6 +288,7 @@ int command_status(const Config& config, const Invocation& invocation, bool json
                             {"owned", is_owned},
                             {"spooledBytes", spooled},
                             {"spooledLines", waiting_json},
+                            {"rejects", rejects_json},
                             {"problems", problems},
                             {"datasets", sums},
                             {"partitions", partitions}}
@@ -268,6 +305,10 @@ int command_status(const Config& config, const Invocation& invocation, bool json
         << (lines == 1 ? " line" : " lines");
   }
   out << "\n";
+  for (const auto& [dataset, one] : rejects) {
+    out << "rejects        " << dataset << ": " << format_count(one.lines) << (one.lines == 1 ? " line" : " lines")
+        << " in " << one.file << "\n";
+  }
   for (const std::string& problem : problems) out << "problem        " << problem << "\n";
   std::vector<std::vector<std::string>> rows;
   for (const std::vector<PartitionStatus>& dataset : datasets) {

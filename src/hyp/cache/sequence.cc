@@ -12,6 +12,7 @@
 #include "base/uri.h"
 #include "base/uuid.h"
 #include "hyp/cache/layout.h"
+#include "hyp/cache/table_opens.h"
 
 namespace firn::hyp {
 namespace {
@@ -49,6 +50,8 @@ struct Evidence {
   int64_t max_seq = 0;   // highest number in a table or watermark; 0: none
   std::string cache_id;  // empty: no cursor
   std::vector<Open> opens;
+  // The first that a table lists of as many as it can: it has dropped those of rows with lower numbers.
+  std::vector<Open> first_of_full;
 };
 
 void add_table(Evidence& evidence, const std::string& cache_root, const PartitionId& partition) {
@@ -65,6 +68,7 @@ void add_table(Evidence& evidence, const std::string& cache_root, const Partitio
     if (const std::string text = metadata.property(kOpensProperty, ""); !text.empty()) {
       const auto opens = opens_from_json(parse_json(text, table.metadata_path), table.metadata_path);
       evidence.opens.insert(evidence.opens.end(), opens.begin(), opens.end());
+      if (opens.size() >= kOpensKept) evidence.first_of_full.push_back(opens.front());
     }
   } catch (const Error& e) {
     // A table that cannot be read takes no rows either, and once it is repaired reserve() sees its numbers (P5.2).
@@ -135,6 +139,18 @@ std::vector<Open> merge_opens(const std::vector<Open>& a, const std::vector<Open
   return merged;
 }
 
+// `file` with what the tables repeat. An entry owns all numbers up to the next one: where a table dropped entries that
+// the file does not have either, those before its first would own numbers of another open, and are left to the tables.
+std::vector<Open> restored_opens(const std::vector<Open>& file, const Evidence& evidence) {
+  std::vector<Open> opens = merge_opens(file, evidence.opens);
+  int64_t known_from = 0;
+  for (const Open& first : evidence.first_of_full) {
+    if (std::find(file.begin(), file.end(), first) == file.end()) known_from = std::max(known_from, first.from_seq);
+  }
+  std::erase_if(opens, [&](const Open& open) { return open.from_seq < known_from; });
+  return opens;
+}
+
 }  // namespace
 
 std::optional<SequenceFile> read_sequence_file(const std::string& cache_root) {
@@ -181,7 +197,7 @@ struct SequenceAllocator::State {
         file->cache_id = !evidence.cache_id.empty() ? evidence.cache_id : !cache_id.empty() ? cache_id : uuid_v4();
       }
       if (!trouble.empty()) {
-        file->opens = merge_opens(file->opens, evidence.opens);
+        file->opens = restored_opens(file->opens, evidence);
         const int64_t last_from = file->opens.empty() ? 0 : file->opens.back().from_seq;
         file->next_seq = std::max({file->next_seq, highest + 1, last_from + 1});
         block_next = block_end = 0;  // its numbers may have lost their entry among the opens

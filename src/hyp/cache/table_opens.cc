@@ -19,7 +19,13 @@ std::string opens_property(const iceberg::TableMetadata& base, const std::vector
 }
 
 std::vector<OpenRange> table_opens(const iceberg::TableMetadata& metadata, const std::vector<Open>& opens) {
-  std::vector<OpenRange> ranges = open_ranges(opens);
+  std::vector<Open> all;  // a rebuilt list may lack the first ones
+  if (const std::string text = metadata.property(kOpensProperty, ""); !text.empty()) {
+    all = opens_from_json(parse_json(text, metadata.location), metadata.location);
+    if (!opens.empty()) std::erase_if(all, [&](const Open& own) { return own.from_seq >= opens.front().from_seq; });
+  }
+  all.insert(all.end(), opens.begin(), opens.end());
+  std::vector<OpenRange> ranges = open_ranges(all);
   const std::string legacy = metadata.property(kLegacyOpenProperty, "");
   if (legacy.empty()) return ranges;
   const int64_t until = metadata.int_property(kLegacyUntilProperty, 0);

@@ -21,7 +21,7 @@ inline constexpr const char* kLegacyUntilProperty = "firn.legacy-until";  // the
 std::string opens_property(const iceberg::TableMetadata& base, const std::vector<Open>& opens, int64_t seq);
 
 // The opens that rows of the table may belong to, ascending: that of its legacy rows if it has any, then the cache's
-// (`opens`) from where that ends. Throws corrupt.
+// (`opens`) from where that ends, and those that it repeats from before these. Throws corrupt.
 std::vector<OpenRange> table_opens(const iceberg::TableMetadata& metadata, const std::vector<Open>& opens);
 // The same of the partition's head; those of the cache if it has no table.
 std::vector<OpenRange> partition_opens(const Cache& cache, const PartitionId& partition);

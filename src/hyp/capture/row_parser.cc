@@ -259,7 +259,9 @@ bool RowParser::parse_unknown_field(const ColumnParser& parser, std::string_view
     if (other == name) return reject(path, fmt::format("the key \"{}\" occurs twice", name));
     if (fold_name(other) == lower) return reject(path, fmt::format("the name differs from \"{}\" only in case", other));
   }
-  if (options_.new_columns_rejected) return reject(path, "the dataset has no such column and takes no new ones");
+  // A null says no more than the key's absence would; what begins so and is none is malformed, below.
+  if (options_.new_columns_rejected && scanner_.peek() != 'n')
+    return reject(path, "the dataset has no such column and takes no new ones");
   names.emplace_back(name);
   bool decides = false;
   if (!scanner_.skip_value(depth + 1, decides)) return reject_malformed();

@@ -32,7 +32,8 @@ struct ParsedRows {
 };
 
 struct RowParserOptions {
-  bool new_columns_rejected = false;  // else they are reported, and their values left out of the batch
+  // Unless null, which is as good as absent; else they are reported, and their values left out of the batch.
+  bool new_columns_rejected = false;
   // Whether the schema has all that SchemaInference made of these lines. A column that it still lacks has the full name
   // of another ("a.b", and a member b of a struct a), and its line is rejected.
   bool schema_is_complete = false;

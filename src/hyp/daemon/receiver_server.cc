@@ -70,16 +70,19 @@ struct ReceiverServer::State {
                             Receiver::Answered answered) { receiver.take(std::move(batch), std::move(answered)); },
         .stream = [&receiver](const std::string& gateway,
                               const std::string& stream) { return receiver.stream(gateway, stream); },
+        .gateway_of = [&receiver](const std::string& stream) { return receiver.gateway_of(stream).value_or(""); },
         .gauges =
             [this, &receiver] {
               ReceiverGauges gauges;
               gauges.waiting_batches = receiver.waiting();
+              gauges.commits = receiver.commits();
               if (const HttpServer* now = server) {
                 gauges.connections = now->connections();
                 gauges.bodies_bytes = now->bodies_bytes();
               }
               return gauges;
             },
+        .receiver_id = receiver.spool().id(),
     });
     http = std::make_unique<HttpServer>(server_options(config), endpoint->handlers());
     server = http.get();

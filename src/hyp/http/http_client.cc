@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include <curl/curl.h>
+#include <openssl/x509_vfy.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -107,6 +108,25 @@ bool is_configuration(CURLcode code) {
   }
 }
 
+// What often is behind a failure that libcurl tells in other words; "": nothing is known.
+std::string hint_of(CURL* easy, CURLcode code, const std::string& url) {
+  if (code == CURLE_GOT_NOTHING && url.starts_with("http://"))
+    return "; does it speak TLS? Then the address begins with https://";
+  if (code != CURLE_PEER_FAILED_VERIFICATION) return "";
+  long verified = X509_V_OK;
+  ::curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verified);
+  switch (verified) {
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+      return "; if nobody this system trusts signed its certificate, name a file with who did as \"caFile\"";
+    default:
+      return "";
+  }
+}
+
 struct HeaderList {
   curl_slist* lines = nullptr;
   ~HeaderList() { ::curl_slist_free_all(lines); }
@@ -203,6 +223,7 @@ HttpAnswer HttpClient::send(const std::string& method, const std::string& url, c
     if (exchange.was_silent) reason = fmt::format("nothing was heard for {} s", options.silent_ms_max / 1000.0);
     if (exchange.was_too_long) reason = fmt::format("the answer is longer than {} bytes", options.answer_bytes_max);
     if (code == CURLE_SEND_FAIL_REWIND) reason = "the connection ended";
+    reason += hint_of(state_->easy, code, url);
     if (is_configuration(code)) fail(ErrorKind::config, "{} {}: {}", method, url, reason);
     fail(ErrorKind::io, "{} {}: no answer: {}", method, url, reason);
   }

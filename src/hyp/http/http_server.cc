@@ -196,7 +196,7 @@ const std::string* HttpRequest::header(const std::string& name) const {
 struct HttpServer::State {
   HttpServerOptions options;
   HttpHandlers handlers;
-  std::optional<asio::ssl::context> tls;
+  std::unique_ptr<TlsServerContext> tls;
   asio::io_context context;
   tcp::acceptor acceptor{asio::make_strand(context)};
   std::vector<std::thread> threads;
@@ -533,22 +533,31 @@ struct HttpServer::State {
       co_await serve_requests(stream, blank);
       co_return;
     }
-    TlsStream stream(beast::tcp_stream(std::move(socket)), *tls);
+    const auto tls_context = tls->get();
+    TlsStream stream(beast::tcp_stream(std::move(socket)), *tls_context);
     beast::error_code error;
+    bool is_plain_http = false;
     {
       const int64_t started_us = steady_us();
       ReadingScope reading(*this, beast::get_lowest_layer(stream));
       TimeLimit limit(beast::get_lowest_layer(stream));
       limit.start(Milliseconds(options.header_ms_max));
       co_await stream.async_handshake(asio::ssl::stream_base::server, asio::redirect_error(asio::use_awaitable, error));
+      is_plain_http = error.category() == asio::error::get_ssl_category() &&
+                      ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_HTTP_REQUEST;
       if (error && !stopping) {
         Exchange exchange{.request = blank, .started_us = started_us};
+        exchange.served.status = is_plain_http ? 400 : 0;
         exchange.served.problem =
             "the TLS handshake failed: " + (limit.has_passed() ? "it took too long" : error.message());
         tell(exchange);
       }
     }
     if (!error) co_await serve_requests(stream, blank);
+    if (is_plain_http && !stopping) {
+      co_await refuse_plainly(beast::get_lowest_layer(stream),
+                              error_answer(400, "TLS is spoken here: the address begins with https://"));
+    }
   }
 
   asio::awaitable<void> refuse_connection(tcp::socket socket) {
@@ -557,8 +566,13 @@ struct HttpServer::State {
       ~Counted() { --refusing; }
     } counted{refusing};
     beast::tcp_stream stream(std::move(socket));
+    co_await refuse_plainly(stream, busy_answer(503, "too many connections", 1));
+  }
+
+  // Without TLS, and without a request having been read.
+  asio::awaitable<void> refuse_plainly(beast::tcp_stream& stream, HttpResponse answer) {
     stream.expires_after(std::chrono::seconds(5));
-    auto response = to_beast(busy_answer(503, "too many connections", 1), false);
+    auto response = to_beast(std::move(answer), false);
     beast::error_code ignored;  // the peer may be gone
     co_await http::async_write(stream, response, asio::redirect_error(asio::use_awaitable, ignored));
     co_await drain(stream);
@@ -648,7 +662,8 @@ HttpServer::HttpServer(const HttpServerOptions& options, HttpHandlers handlers) 
   State& s = *state_;
   s.options = options;
   s.handlers = std::move(handlers);
-  if (!options.cert_file.empty()) s.tls = tls_server_context(options.cert_file, options.key_file);
+  if (!options.cert_file.empty())
+    s.tls = std::make_unique<TlsServerContext>(options.cert_file, options.key_file, options.steady_us);
   s.listen();
   asio::co_spawn(s.acceptor.get_executor(), s.accept_all(), [](const std::exception_ptr& failure) {
     if (failure) std::rethrow_exception(failure);

@@ -40,7 +40,7 @@ HttpResponse busy_answer(int status, std::string_view message, int64_t retry_aft
 
 struct HttpServerOptions {
   std::string listen;                    // "host:port"; port 0 takes a free one
-  std::string cert_file, key_file;       // PEM, for TLS 1.2 and later; both or none
+  std::string cert_file, key_file;       // PEM, for TLS 1.2 and later; both or none. Renewed ones count in a minute
   int threads = 8;                       // requests handled at once; others wait for their turn
   int64_t body_bytes_max = 64 << 20;     // longer: 413
   int64_t bodies_bytes_max = 256 << 20;  // of all requests at once; more: 503
@@ -49,6 +49,7 @@ struct HttpServerOptions {
   int64_t header_ms_max = 10'000;        // from a head's first byte to its last, and for a TLS handshake; longer: 408
   int64_t idle_ms_max = 30'000;          // between two requests: closed; within a body: 408
   int64_t request_ms_max = 600'000;      // from a request's first byte to its last; longer: 408
+  std::function<int64_t()> steady_us = nullptr;  // by which that minute passes; for tests
 };
 
 // How a request ended.

@@ -10,6 +10,8 @@
 //     401, 403, 404, 413, 429 and 503 (with Retry-After)
 //   GET /v1/streams/<stream>     200 {"opens": {"<openId>": "<last>", …}, "forgot": "<number>" | null}
 //                                what the receiver has of the stream, no opens if nothing
+//     Both with X-Hyp-Receiver: an id that it has under every address; not while a request is refused before its stream
+//     is looked at.
 //
 // Without X-Hyp-Stream a POST is capture (P4).
 #pragma once
@@ -27,6 +29,7 @@ inline constexpr const char* kBatchIdHeader = "X-Hyp-Batch-Id";
 inline constexpr const char* kStreamHeader = "X-Hyp-Stream";
 inline constexpr const char* kOpenHeader = "X-Hyp-Open";
 inline constexpr const char* kSeqRangeHeader = "X-Hyp-Seq-Range";
+inline constexpr const char* kReceiverHeader = "X-Hyp-Receiver";
 
 // Rows (since, until] of one open. since == until, without rows, only in a reset: the open's last number becomes
 // `until` if it is `*reset` (P10.6).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/arrow_status.h"
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "base/uri.h"
@@ -77,6 +78,31 @@ std::vector<OpenRange> opens_of(const iceberg::TableMetadata& held, const std::v
   std::vector<Open> opens;
   for (const auto& [start, open] : by_start) opens.push_back(open);
   return table_opens(held, opens);
+}
+
+// Numbers of the held table's rows that are below all of `opens`, which has those that the table repeats: of more than
+// kOpensKept only the sequence file has the first ones. nullopt: it has no such rows.
+std::optional<SentRange> unlisted_numbers(const HeldTable& held, const std::vector<OpenRange>& opens) {
+  const iceberg::TableMetadata& metadata = *held.table.metadata;
+  const std::string text = metadata.property(kOpensProperty, "");
+  if (text.empty()) return std::nullopt;
+  const std::vector<Open> own = opens_from_json(parse_json(text, metadata.location), metadata.location);
+  if (own.size() < kOpensKept) return std::nullopt;
+  const std::string legacy = metadata.property(kLegacyOpenProperty, "");
+  const auto first = std::find_if(opens.begin(), opens.end(), [&](const OpenRange& o) { return o.open_id != legacy; });
+  if (first == opens.end() || first->since_exclusive < own.front().from_seq - 1) return std::nullopt;
+  const SentRange numbers{metadata.int_property(kLegacyUntilProperty, 0), first->since_exclusive};
+  if (numbers.since_exclusive >= numbers.until) return std::nullopt;
+  iceberg::ScanOptions scan;
+  scan.columns = {kIngestSeqColumn};
+  scan.filter = iceberg::and_(iceberg::predicate(iceberg::Op::gt, kIngestSeqColumn, {numbers.since_exclusive}),
+                              iceberg::predicate(iceberg::Op::lt_eq, kIngestSeqColumn, {numbers.until}));
+  const auto rows = iceberg::scan(metadata, held.operations->io(), scan);
+  for (std::shared_ptr<arrow::RecordBatch> batch;;) {
+    check(rows->ReadNext(&batch), "look for rows of opens that are not listed");
+    if (!batch) return std::nullopt;
+    if (batch->num_rows() > 0) return numbers;
+  }
 }
 
 // Rows whose number is in none of `sent`, and those without one: they were not sent (P9.3). nullptr: all.
@@ -211,8 +237,11 @@ void Cut::hold_with_exports(DatasetCut& dataset, const SinkConfig& sink) {
     std::vector<HeldStream> held;
     for (const auto& [source, table] : dataset.tables) {
       const iceberg::TableMetadata& metadata = *table.table.metadata;
-      held.push_back({stream_of(cache_id, {dataset.name, source}), opens_of(metadata, opens_before, opens_after),
-                      metadata.int_property(kMaxSeqProperty, 0)});
+      HeldStream& stream = held.emplace_back();
+      stream.stream = stream_of(cache_id, {dataset.name, source});
+      stream.opens = opens_of(metadata, opens_before, opens_after);
+      stream.max_seq = metadata.int_property(kMaxSeqProperty, 0);
+      stream.unlisted = unlisted_numbers(table, stream.opens);
     }
     dataset.exports = find_exports(cache_.io(), sink, dataset.name, before, own_streams, held);
     if (dataset.exports) {

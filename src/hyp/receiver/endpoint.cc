@@ -97,6 +97,15 @@ PlainBody inflate(HttpRequest& request, int64_t bytes_max) {
   return plain;
 }
 
+// By what it was answered with, where nothing more is known of it.
+RequestOutcome outcome_of(const HttpServed& served) {
+  if (served.status == 0) return RequestOutcome::broken;
+  if (served.status < 400) return RequestOutcome::ok;
+  if (served.status == 503) return RequestOutcome::busy;
+  return served.status < 500 ? RequestOutcome::invalid : RequestOutcome::error;
+}
+
+// Of an outcome that is not foreign.
 HttpResponse to_http(const ReceiveResult& result, int64_t rows) {
   const auto conflict = [&](const char* kind, const Json& last) {
     return json_answer(409, {{"error", result.message}, {"kind", kind}, {"last", last}});
@@ -109,10 +118,9 @@ HttpResponse to_http(const ReceiveResult& result, int64_t rows) {
       return conflict("destination_behind", result.last ? Json(std::to_string(*result.last)) : Json());
     case Outcome::forgot:
       return conflict("destination_forgot", {});
-    case Outcome::foreign:
-      return error_answer(403, result.message.empty() ? "the stream is another gateway's" : result.message);
     case Outcome::busy:
       return busy_answer(503, result.message, 1);
+    case Outcome::foreign:
     case Outcome::failed:
       return error_answer(500, result.message);
   }
@@ -161,7 +169,8 @@ struct Endpoint::Note {
   ReceivedBatch batch;    // of a stream; of a capture the dataset and the batch's id alone
   bool is_batch = false;  // of a stream
   int64_t rows = 0;
-  std::string outcome;
+  std::optional<RequestOutcome> outcome;
+  std::string detail;  // for the access log
   std::unique_ptr<HeldShare> held;
 };
 
@@ -195,6 +204,25 @@ std::optional<HttpResponse> Endpoint::admit(HttpRequest& head) {
   return error_answer(404, "there are /v1/ingest/{dataset}, /v1/streams/{stream}, /healthz and /metrics");
 }
 
+// At once, not when it is served: who has the answer finds it counted.
+void Endpoint::decide(Note& note, RequestOutcome outcome) {
+  note.outcome = outcome;
+  if (note.is_batch) metrics_.count_batch(outcome);
+}
+
+// Whose the stream is tells a stranger who else is here; the operator has to know.
+HttpResponse Endpoint::refuse_foreign(Note& note, const std::string& stream, const std::string& owner) {
+  decide(note, RequestOutcome::foreign);
+  note.detail = fmt::format("the stream {} is the gateway {}'s", stream, owner);
+  spdlog::warn(
+      "the gateway {} was refused: {}. If they are one sender, let it send as {}: `hyp gateway rotate {}`, or "
+      "`add` if it was removed, makes a token",
+      note.gateway, note.detail, owner, owner);
+  return error_answer(403,
+                      "the receiver knows this cache under another gateway's name: use that gateway's token, or ask "
+                      "the receiver's operator");
+}
+
 std::optional<HttpResponse> Endpoint::check_token(const HttpRequest& head, Note& note) {
   constexpr std::string_view kScheme = "bearer ";
   const std::string given = header(head, "authorization");
@@ -202,7 +230,7 @@ std::optional<HttpResponse> Endpoint::check_token(const HttpRequest& head, Note&
   if (fold_name(given.substr(0, kScheme.size())) == kScheme)
     gateway = parts_.gateways.find(std::string_view(given).substr(kScheme.size()));
   if (!gateway) {
-    note.outcome = "unauthorized";
+    decide(note, RequestOutcome::unauthorized);
     HttpResponse answer = error_answer(401, "the bearer token is missing or is no gateway's");
     answer.headers["WWW-Authenticate"] = "Bearer";
     return answer;
@@ -214,7 +242,7 @@ std::optional<HttpResponse> Endpoint::check_token(const HttpRequest& head, Note&
 std::optional<HttpResponse> Endpoint::check_rate(Note& note, int64_t bytes) {
   const std::optional<int64_t> wait_s = rates_.take(note.gateway, bytes);
   if (!wait_s) return std::nullopt;
-  note.outcome = "rate limited";
+  decide(note, RequestOutcome::rate_limited);
   return busy_answer(429,
                      fmt::format("the gateway {} sends more than it may (maxRequestsPerSecond, "
                                  "maxBytesPerSecond)",
@@ -233,7 +261,7 @@ std::optional<HttpResponse> Endpoint::check_dataset(Note& note) {
     parts_.check_room(dataset, note.gateway);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::busy) {
-      note.outcome = "no room";
+      decide(note, RequestOutcome::no_room);
       return busy_answer(503, e.what(), kNoRoomRetryS);
     }
     throw;  // 500: it is for the receiver's operator, and the log has it
@@ -251,7 +279,7 @@ std::optional<HttpResponse> Endpoint::hold_share(const HttpRequest& head, Note& 
   Share& held = held_[note.gateway];
   if (held.requests > 0 && (held.bytes + bytes > std::max(config.bodies_bytes_max / 2, config.body_bytes_max) ||
                             held.requests >= config.connections_max / 2)) {
-    note.outcome = "too many bodies";
+    decide(note, RequestOutcome::too_many_bodies);
     return busy_answer(503, fmt::format("too many bodies of the gateway {} are being received", note.gateway), 1);
   }
   held.bytes += bytes;
@@ -318,11 +346,20 @@ void Endpoint::handle(HttpRequest& request, const HttpHandlers::Answer& answer) 
   }
   if (request.path.starts_with(kIngestPath)) return receive(request, note, answer);
   const std::optional<StreamState> state = parts_.stream(note->gateway, note->batch.stream);
-  if (!state) return answer(error_answer(403, "the stream is another gateway's"));
+  if (!state) {
+    const std::string& stream = note->batch.stream;
+    return answer(refuse_foreign(*note, stream, parts_.gateway_of(stream)));
+  }
   Json opens = Json::object();
   for (const auto& [open_id, last] : state->opens) opens[open_id] = std::to_string(last);
-  answer(json_answer(
-      200, {{"opens", std::move(opens)}, {"forgot", state->forgot ? Json(std::to_string(*state->forgot)) : Json()}}));
+  answer(named(json_answer(
+      200, {{"opens", std::move(opens)}, {"forgot", state->forgot ? Json(std::to_string(*state->forgot)) : Json()}})));
+}
+
+// A sender that knows it under two addresses finds that it is one.
+HttpResponse Endpoint::named(HttpResponse answer) const {
+  answer.headers[kReceiverHeader] = parts_.receiver_id;
+  return answer;
 }
 
 void Endpoint::receive(HttpRequest& request, const std::shared_ptr<Note>& note, const HttpHandlers::Answer& answer) {
@@ -339,7 +376,7 @@ void Endpoint::receive(HttpRequest& request, const std::shared_ptr<Note>& note, 
         413, fmt::format("the rows with the gateway's column are longer than {} bytes", mark.text_bytes_max)));
   }
   if (rows.problem) {
-    note->outcome = "poison";
+    decide(*note, RequestOutcome::poison);
     const HttpResponse said = error_answer(422, rows.problem->reason);
     Json json = Json::parse(said.body);
     json["line"] = rows.problem->line;
@@ -358,16 +395,17 @@ void Endpoint::receive(HttpRequest& request, const std::shared_ptr<Note>& note, 
     HttpResponse captured =
         parts_.capture({note->gateway, batch.dataset, batch.batch_id, std::move(batch.text)}, note->rows);
     if (captured.status == 202) {
-      note->outcome = "captured";
+      decide(*note, RequestOutcome::captured);
       metrics_.count_rows(note->gateway, note->rows);
     }
     return answer(std::move(captured));
   }
-  parts_.take(std::move(batch), [this, note, answer](const ReceiveResult& result) {
-    metrics_.count_batch(result.outcome);
+  const std::string stream = batch.stream;
+  parts_.take(std::move(batch), [this, note, stream, answer](const ReceiveResult& result) {
+    if (result.outcome == Outcome::foreign) return answer(refuse_foreign(*note, stream, result.message));
     if (result.outcome == Outcome::landed) metrics_.count_rows(note->gateway, note->rows);
-    note->outcome = to_string(result.outcome);
-    answer(to_http(result, note->rows));
+    decide(*note, to_request_outcome(result.outcome));
+    answer(named(to_http(result, note->rows)));
   });
 }
 
@@ -376,21 +414,22 @@ void Endpoint::served(const HttpRequest& request, const HttpServed& served) {
   const std::string gateway = note ? note->gateway : "";
   metrics_.count_request(served.status, gateway, served.body_bytes);
   if (note) note->held.reset();
+  if (note && note->is_batch && !note->outcome) decide(*note, outcome_of(served));
   if (parts_.access_log == nullptr) return;
-  std::string outcome = served.problem;
-  if (outcome.empty() && note) outcome = note->outcome;
-  if (outcome.empty()) outcome = served.status < 400 ? "ok" : served.status < 500 ? "invalid" : "error";
+  const RequestOutcome outcome = note && note->outcome ? *note->outcome : outcome_of(served);
+  const std::string& detail = served.problem.empty() && note ? note->detail : served.problem;
   const bool is_taken = served.status == 202;
-  const Json line{{"time", format_timestamp_ms_utc(now_ms())},
-                  {"peer", request.peer},
-                  {"gateway", gateway.empty() ? Json() : Json(gateway)},
-                  {"method", request.method},
-                  {"path", request.path.substr(0, kLoggedPathBytesMax)},
-                  {"status", served.status},
-                  {"bytes", served.body_bytes},
-                  {"rows", is_taken && note ? note->rows : 0},
-                  {"ms", static_cast<double>(served.micros) / 1000},
-                  {"outcome", outcome}};
+  Json line{{"time", format_timestamp_ms_utc(now_ms())},
+            {"peer", request.peer},
+            {"gateway", gateway.empty() ? Json() : Json(gateway)},
+            {"method", request.method},
+            {"path", request.path.substr(0, kLoggedPathBytesMax)},
+            {"status", served.status},
+            {"bytes", served.body_bytes},
+            {"rows", is_taken && note ? note->rows : 0},
+            {"ms", static_cast<double>(served.micros) / 1000},
+            {"outcome", to_string(outcome)}};
+  if (!detail.empty()) line["detail"] = detail;
   parts_.access_log->write(line.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 

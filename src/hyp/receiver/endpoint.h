@@ -41,7 +41,9 @@ struct EndpointParts {
   std::function<HttpResponse(const CapturedBody&, int64_t& rows)> capture;
   std::function<void(ReceivedBatch, Receiver::Answered)> take;  // Receiver::take
   std::function<std::optional<StreamState>(const std::string& gateway, const std::string& stream)> stream;
+  std::function<std::string(const std::string& stream)> gateway_of;  // for the log alone
   std::function<ReceiverGauges()> gauges;
+  std::string receiver_id = {};                  // of its spool
   std::function<int64_t()> steady_us = nullptr;  // for tests
 };
 
@@ -63,12 +65,15 @@ class Endpoint {
   struct Share {
     int64_t bytes = 0, requests = 0;
   };
+  void decide(Note& note, RequestOutcome outcome);
+  HttpResponse refuse_foreign(Note& note, const std::string& stream, const std::string& owner);
   std::optional<HttpResponse> admit_ingest(HttpRequest& head, Note& note);
   std::optional<HttpResponse> admit_stream(HttpRequest& head, Note& note);
   std::optional<HttpResponse> check_token(const HttpRequest& head, Note& note);
   std::optional<HttpResponse> check_rate(Note& note, int64_t bytes);
   std::optional<HttpResponse> check_dataset(Note& note);
   std::optional<HttpResponse> hold_share(const HttpRequest& head, Note& note);
+  HttpResponse named(HttpResponse answer) const;
   void receive(HttpRequest& request, const std::shared_ptr<Note>& note, const HttpHandlers::Answer& answer);
 
   const EndpointParts parts_;

@@ -1,5 +1,6 @@
 #include "hyp/receiver/gateways.h"
 
+#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 
 #include "base/civil_time.h"
 #include "base/clock.h"
@@ -56,6 +58,19 @@ std::string new_token() {
   return token;
 }
 
+// The mode comes with the file, before the bytes.
+void write_token_file(const std::string& path, const std::string& token) {
+  make_directories(std::filesystem::path(path).parent_path().string());
+  const Descriptor made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!made && errno == EEXIST)
+    fail(ErrorKind::already_exists, "{} is there already: no token is written over; name another file, or move it away",
+         path);
+  if (!made) fail_errno(errno, "make the token file " + path);
+  AppendFile file = AppendFile::open(path, 0);
+  file.append(token + "\n");
+  file.sync();
+}
+
 std::string hash_of(std::string_view token) { return to_hex(sha256(token)); }
 
 std::vector<Gateway>::iterator find_gateway(std::vector<Gateway>& gateways, const std::string& state_dir,
@@ -100,7 +115,7 @@ std::vector<Gateway> load_gateways(const std::string& state_dir) {
   return gateways;
 }
 
-std::string add_gateway(const std::string& state_dir, const std::string& name) {
+std::string add_gateway(const std::string& state_dir, const std::string& name, const std::string& token_file) {
   if (!is_valid_dataset_name(name)) {
     fail(ErrorKind::invalid_argument,
          "\"{}\" is no gateway's name: that has at most 128 letters, digits, '_', '-' and '.', and does not begin with "
@@ -117,16 +132,18 @@ std::string add_gateway(const std::string& state_dir, const std::string& name) {
       fail(ErrorKind::already_exists, "the gateway \"{}\" differs from it only in case", other.name);
   }
   const std::string token = new_token();
+  if (!token_file.empty()) write_token_file(token_file, token);
   gateways.push_back({name, hash_of(token), format_timestamp_ms_utc(now_ms())});
   save_gateways(state_dir, gateways);
   return token;
 }
 
-std::string rotate_gateway(const std::string& state_dir, const std::string& name) {
+std::string rotate_gateway(const std::string& state_dir, const std::string& name, const std::string& token_file) {
   const FileLock lock = lock_gateways(state_dir);
   std::vector<Gateway> gateways = load_gateways(state_dir);
   const auto gateway = find_gateway(gateways, state_dir, name);
   const std::string token = new_token();
+  if (!token_file.empty()) write_token_file(token_file, token);
   gateway->token_sha256 = hash_of(token);
   gateway->created_at = format_timestamp_ms_utc(now_ms());
   save_gateways(state_dir, gateways);

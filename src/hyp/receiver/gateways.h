@@ -24,11 +24,13 @@ std::vector<Gateway> load_gateways(const std::string& state_dir);
 
 // Each makes its change durable and throws what load_gateways does. A running receiver follows within about a second.
 //
-// The gateway's new token, 32 random bytes in base64url, which nobody can be told again. Throws invalid_argument for a
-// name that could be no dataset's, already_exists (also for one that differs only in case).
-std::string add_gateway(const std::string& state_dir, const std::string& name);
-std::string rotate_gateway(const std::string& state_dir, const std::string& name);  // the old token ends; not_found
-void remove_gateway(const std::string& state_dir, const std::string& name);         // not_found
+// The gateway's new token, 32 random bytes in base64url, which nobody can be told again. `token_file`, if given, has it
+// before it counts: a new file that only its owner can read. Throws invalid_argument for a name that could be no
+// dataset's, already_exists (also for one that differs only in case, and for the file).
+std::string add_gateway(const std::string& state_dir, const std::string& name, const std::string& token_file = "");
+// The old token ends; not_found.
+std::string rotate_gateway(const std::string& state_dir, const std::string& name, const std::string& token_file = "");
+void remove_gateway(const std::string& state_dir, const std::string& name);  // not_found
 
 // The gateways as a running receiver knows them. Thread-safe.
 class GatewayTokens {

@@ -167,7 +167,7 @@ ReceiveResult Ledger::decide(const ReceivedBatch& batch) {
   using Outcome = ReceiveResult::Outcome;
   std::optional<State::Stream> stream = state.find_stream(batch.stream);
   if (stream && stream->gateway != batch.gateway) {
-    return {Outcome::foreign, {}, fmt::format("stream {} is another gateway's", batch.stream)};
+    return {Outcome::foreign, {}, stream->gateway};
   }
   const std::optional<int64_t> last = stream ? state.find_open(stream->id, batch.open_id) : std::nullopt;
   const SeqRange& range = batch.range;
@@ -242,6 +242,11 @@ std::optional<StreamState> Ledger::stream(const std::string& gateway, const std:
   state.select_opens.with(row->id);
   while (state.select_opens.step()) found.opens[state.select_opens.text(0)] = state.select_opens.integer(1);
   return found;
+}
+
+std::optional<std::string> Ledger::gateway_of(const std::string& stream) const {
+  const std::optional<State::Stream> row = state_->find_stream(stream);
+  return row ? std::optional(row->gateway) : std::nullopt;
 }
 
 void Ledger::forget_old_batches() {

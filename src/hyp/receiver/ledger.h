@@ -45,6 +45,7 @@ class Ledger {
   bool settle();
 
   std::optional<StreamState> stream(const std::string& gateway, const std::string& stream) const;
+  std::optional<std::string> gateway_of(const std::string& stream) const;  // nullopt: nobody sent it yet
   // Forgets the batch ids that are too old of some streams, others at each call.
   void forget_old_batches();
 

@@ -5,7 +5,11 @@
 namespace firn::hyp {
 namespace {
 
-using Outcome = ReceiveResult::Outcome;
+using enum RequestOutcome;
+
+// Of batches of streams.
+constexpr RequestOutcome kBatchOutcomes[] = {landed, known,        refused, forgot,          foreign, busy,  failed,
+                                             poison, rate_limited, no_room, too_many_bodies, invalid, error, broken};
 
 // Gateways' names have no character that would need an escape.
 class MetricsText {
@@ -15,6 +19,10 @@ class MetricsText {
     text_ += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
   }
   void add(int64_t value, const std::string& labels = "") { text_ += fmt::format("{}{} {}\n", name_, labels, value); }
+  // A summary without quantiles: the mean over a time is the one's rate by the other's.
+  void add_sum(const std::string& sum, int64_t count) {
+    text_ += fmt::format("{0}_sum {1}\n{0}_count {2}\n", name_, sum, count);
+  }
   std::string take() { return std::move(text_); }
 
  private:
@@ -24,24 +32,64 @@ class MetricsText {
 
 }  // namespace
 
-std::string_view to_string(Outcome outcome) {
+std::string_view to_string(RequestOutcome outcome) {
   switch (outcome) {
-    case Outcome::landed:
+    case landed:
       return "landed";
-    case Outcome::known:
+    case known:
       return "known";
-    case Outcome::refused:
+    case refused:
       return "refused";
-    case Outcome::forgot:
+    case forgot:
       return "forgot";
-    case Outcome::foreign:
+    case foreign:
       return "foreign";
-    case Outcome::busy:
+    case busy:
       return "busy";
-    case Outcome::failed:
+    case failed:
       return "failed";
+    case poison:
+      return "poison";
+    case rate_limited:
+      return "rate limited";
+    case no_room:
+      return "no room";
+    case too_many_bodies:
+      return "too many bodies";
+    case invalid:
+      return "invalid";
+    case error:
+      return "error";
+    case broken:
+      return "broken";
+    case unauthorized:
+      return "unauthorized";
+    case captured:
+      return "captured";
+    case ok:
+      return "ok";
   }
-  return "failed";
+  return "error";
+}
+
+RequestOutcome to_request_outcome(ReceiveResult::Outcome outcome) {
+  switch (outcome) {
+    case ReceiveResult::Outcome::landed:
+      return landed;
+    case ReceiveResult::Outcome::known:
+      return known;
+    case ReceiveResult::Outcome::refused:
+      return refused;
+    case ReceiveResult::Outcome::forgot:
+      return forgot;
+    case ReceiveResult::Outcome::foreign:
+      return foreign;
+    case ReceiveResult::Outcome::busy:
+      return busy;
+    case ReceiveResult::Outcome::failed:
+      return failed;
+  }
+  return failed;
 }
 
 void ReceiverMetrics::count_request(int status, const std::string& gateway, int64_t body_bytes) {
@@ -51,7 +99,7 @@ void ReceiverMetrics::count_request(int status, const std::string& gateway, int6
   if (!gateway.empty()) gateways_[gateway].bytes += body_bytes;
 }
 
-void ReceiverMetrics::count_batch(Outcome outcome) {
+void ReceiverMetrics::count_batch(RequestOutcome outcome) {
   const std::lock_guard guard(mutex_);
   ++batches_[outcome];
 }
@@ -68,7 +116,7 @@ std::string ReceiverMetrics::text(const ReceiverGauges& gauges) const {
   text.begin("hyp_receiver_requests_total", "counter", "Requests by status; 0: the peer went away.");
   for (const auto& [status, count] : requests_) text.add(count, fmt::format("{{code=\"{}\"}}", status));
   text.begin("hyp_receiver_batches_total", "counter", "Batches of streams by what became of them.");
-  for (auto outcome = Outcome::landed; outcome <= Outcome::failed; outcome = static_cast<Outcome>(int(outcome) + 1)) {
+  for (const RequestOutcome outcome : kBatchOutcomes) {
     const auto found = batches_.find(outcome);
     text.add(found == batches_.end() ? 0 : found->second, fmt::format("{{outcome=\"{}\"}}", to_string(outcome)));
   }
@@ -80,6 +128,11 @@ std::string ReceiverMetrics::text(const ReceiverGauges& gauges) const {
   for (const auto& [name, sums] : gateways_) text.add(sums.rows, fmt::format("{{gateway=\"{}\"}}", name));
   text.begin("hyp_receiver_gateway_body_bytes_total", "counter", "Bytes of bodies received, by gateway.");
   for (const auto& [name, sums] : gateways_) text.add(sums.bytes, fmt::format("{{gateway=\"{}\"}}", name));
+  const CommitCounts& commits = gauges.commits;
+  text.begin("hyp_receiver_group_batches", "summary", "Batches that were decided and made durable together.");
+  text.add_sum(std::to_string(commits.batches), commits.groups);
+  text.begin("hyp_receiver_commit_seconds", "summary", "Time that a group of batches takes to be durable.");
+  text.add_sum(fmt::format("{}", static_cast<double>(commits.micros) / 1e6), commits.groups);
   text.begin("hyp_receiver_connections", "gauge", "Connections that are open.");
   text.add(gauges.connections);
   text.begin("hyp_receiver_bodies_bytes", "gauge", "Bytes of bodies held until they are answered.");

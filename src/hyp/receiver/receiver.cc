@@ -84,7 +84,7 @@ Frame make_received_frame(const ReceivedBatch& batch, std::string text, int64_t 
 // The batch's lines, in frames of the usual size, packed. Takes the text.
 std::vector<Frame> make_received_frames(ReceivedBatch& batch) {
   constexpr size_t kBytes = LineBlocks::kBlockBytes;
-  const std::string text = std::move(batch.text);
+  std::string text = std::move(batch.text);
   std::vector<Frame> frames;
   int64_t line = 1;
   for (size_t begin = 0, end; begin < text.size(); begin = end) {
@@ -94,9 +94,11 @@ std::vector<Frame> make_received_frames(ReceivedBatch& batch) {
       if (newline == std::string::npos || newline < begin) newline = text.find('\n', begin + kBytes);
       if (newline != std::string::npos) end = newline + 1;
     }
-    std::string part = text.substr(begin, end - begin);
-    const auto lines = std::count(part.begin(), part.end(), '\n');
+    const bool is_last = end == text.size();
+    const int64_t lines = is_last ? 0 : std::count(text.begin() + begin, text.begin() + end, '\n');
+    std::string part = begin == 0 && is_last ? std::move(text) : text.substr(begin, end - begin);
     pack_frame(frames.emplace_back(make_received_frame(batch, std::move(part), line)));
+    if (is_last) break;
     line += lines;
   }
   return frames;
@@ -122,6 +124,7 @@ struct Receiver::State {
   std::deque<Waiting> queue;
   int64_t waiting = 0;        // batches that are not answered
   int64_t waiting_bytes = 0;  // of their texts
+  CommitCounts commits;
   bool is_ending = false;
 
   // Of the committer's thread.
@@ -135,6 +138,7 @@ struct Receiver::State {
   std::vector<Waiting> next_group();  // empty: no more come
   std::vector<ReceiveResult> commit_group(std::vector<Waiting>& group);
   bool settle();
+  void count(const std::vector<Waiting>& group, int64_t micros);
   void answer(std::vector<Waiting>& group, const std::vector<ReceiveResult>& results);
 };
 
@@ -226,6 +230,13 @@ std::vector<ReceiveResult> Receiver::State::commit_group(std::vector<Waiting>& g
   }
 }
 
+void Receiver::State::count(const std::vector<Waiting>& group, int64_t micros) {
+  std::lock_guard guard(mutex);
+  commits.groups += 1;
+  commits.batches += static_cast<int64_t>(group.size());
+  commits.micros += micros;
+}
+
 void Receiver::State::answer(std::vector<Waiting>& group, const std::vector<ReceiveResult>& results) {
   for (size_t i = 0; i < group.size(); ++i) {
     const ReceivedBatch& batch = group[i].batch;
@@ -251,7 +262,10 @@ void Receiver::State::run() {
   std::vector<Waiting> group;
   try {
     while (!(group = next_group()).empty()) {
-      answer(group, commit_group(group));
+      const int64_t begun_us = steady_us();
+      const std::vector<ReceiveResult> results = commit_group(group);
+      count(group, steady_us() - begun_us);
+      answer(group, results);
       group.clear();
       fault_point("receiver.answered");
     }
@@ -320,7 +334,17 @@ std::optional<StreamState> Receiver::stream(const std::string& gateway, const st
   return state_->reading.stream(gateway, stream);
 }
 
+std::optional<std::string> Receiver::gateway_of(const std::string& stream) const {
+  std::lock_guard guard(state_->reading_mutex);
+  return state_->reading.gateway_of(stream);
+}
+
 Spool& Receiver::spool() { return *state_->spool; }
+
+CommitCounts Receiver::commits() const {
+  std::lock_guard guard(state_->mutex);
+  return state_->commits;
+}
 
 int64_t Receiver::waiting() const {
   std::lock_guard guard(state_->mutex);

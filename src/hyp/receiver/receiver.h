@@ -39,12 +39,18 @@ struct ReceiveResult {
   };
   Outcome outcome = Outcome::landed;
   std::optional<int64_t> last;  // refused: of that open
-  std::string message;
+  std::string message;          // foreign: the other gateway's name, which is the operator's to know and nobody else's
 };
 
 struct StreamState {
   std::map<std::string, int64_t> opens;  // last number of each, of the latest kOpensKept
   std::optional<int64_t> forgot;
+};
+
+// Since the start, whatever was decided of them. What lands of a group is durable with one commit.
+struct CommitCounts {
+  int64_t groups = 0, batches = 0;
+  int64_t micros = 0;  // that the groups took, from being taken up until they could be answered
 };
 
 // Thread-safe. Memory is bounded by the texts that wait: maxQueuedBytes, beyond which batches are refused as busy.
@@ -62,8 +68,10 @@ class Receiver {
   void take(ReceivedBatch batch, Answered answered);
   // nullopt: the stream is another gateway's.
   std::optional<StreamState> stream(const std::string& gateway, const std::string& stream) const;
+  std::optional<std::string> gateway_of(const std::string& stream) const;  // nullopt: nobody sent it yet
   Spool& spool();           // flushed like any other, by flush(cache, spool)
   int64_t waiting() const;  // batches not answered yet
+  CommitCounts commits() const;
 
  private:
   struct State;

@@ -1,6 +1,7 @@
 #include "hyp/receiver/rows.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "base/json.h"
@@ -20,14 +21,20 @@ ReceivedRows too_long() {
   return received;
 }
 
+// Where in a line the gateway's column goes, and what goes out for it: the member that has it as null, with one comma.
+struct MarkPlace {
+  size_t first = 0;                   // of the line's first member, or of its '}'
+  size_t cut_begin = 0, cut_end = 0;  // equal: nothing goes
+};
+
 // Checks rows one by one; what it needs for that is kept between them.
 class RowCheck {
  public:
   RowCheck(const std::string& column, int64_t row_bytes_max)
       : column_(column), folded_column_(fold_name(column)), row_bytes_max_(row_bytes_max) {}
 
-  // "" for a row; `first` is then the place of its first member, or of its '}'.
-  std::string problem_of(std::string_view line, const char* readable_end, int64_t added_bytes, size_t& first) {
+  // "" for a row.
+  std::string problem_of(std::string_view line, const char* readable_end, int64_t added_bytes, MarkPlace& place) {
     if (static_cast<int64_t>(line.size()) + added_bytes > row_bytes_max_) {
       return fmt::format("the row is longer than {} bytes (maxRowBytes), the gateway's column among them",
                          row_bytes_max_);
@@ -36,15 +43,25 @@ class RowCheck {
     scanner_.skip_space();
     if (!scanner_.take('{')) return "the line is no JSON object";
     scanner_.skip_space();
-    first = static_cast<size_t>(scanner_.position() - line.data());
+    const auto at = [&] { return static_cast<size_t>(scanner_.position() - line.data()); };
+    place = {at(), at(), at()};
     num_names_ = 0;
     if (!scanner_.take('}')) {
-      for (;;) {
-        if (std::string problem = take_member(); !problem.empty()) return problem;
+      for (size_t comma = 0;;) {  // before the member; 0: it is the first
+        const size_t begin = at();
+        bool is_null_mark = false;
+        if (std::string problem = take_member(is_null_mark); !problem.empty()) return problem;
         scanner_.skip_space();
-        if (scanner_.take('}')) break;
-        if (!scanner_.take(',')) return malformed("expected ',' or '}'");
+        const size_t end = at();
+        const bool is_last = scanner_.take('}');
+        if (!is_last && !scanner_.take(',')) return malformed("expected ',' or '}'");
         scanner_.skip_space();
+        if (is_null_mark) {
+          place.cut_begin = is_last && comma > 0 ? comma : begin;
+          place.cut_end = is_last ? end : at();
+        }
+        if (is_last) break;
+        comma = end;
       }
     }
     scanner_.skip_space();
@@ -58,7 +75,8 @@ class RowCheck {
     return scanner_.error();
   }
 
-  std::string take_member() {
+  // `is_null_mark`: it is the gateway's column, and null.
+  std::string take_member(bool& is_null_mark) {
     if (scanner_.peek() != '"') return malformed("expected a key");
     JsonString key;
     std::string_view name;
@@ -70,14 +88,15 @@ class RowCheck {
     std::string& folded = names_[num_names_++];
     folded.assign(name);
     for (char& c : folded) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    if (folded == folded_column_)
+    scanner_.skip_space();
+    if (!scanner_.take(':')) return malformed("expected ':'");
+    scanner_.skip_space();
+    is_null_mark = folded == folded_column_ && scanner_.peek() == 'n';  // else malformed, which the skip below tells
+    if (folded == folded_column_ && !is_null_mark)
       return fmt::format(
           "column \"{}\": \"{}\" is the receiver's to set; of two that send on to each other, "
           "one needs another \"gatewayColumn\"",
           name, column_);
-    scanner_.skip_space();
-    if (!scanner_.take(':')) return malformed("expected ':'");
-    scanner_.skip_space();
     bool decides = false;
     return scanner_.skip_value(1, decides) ? "" : scanner_.error();
   }
@@ -98,11 +117,13 @@ class RowCheck {
   size_t num_names_ = 0;
 };
 
-void append_marked(std::string_view line, size_t first, const std::string& member, std::string& text) {
+void append_marked(std::string_view line, const MarkPlace& place, const std::string& member, std::string& text) {
+  const std::string_view before = line.substr(place.first, place.cut_begin - place.first);
+  const std::string_view after = line.substr(place.cut_end);
   text += '{';
   text += member;
-  if (line[first] != '}') text += ',';
-  text.append(line.substr(first));
+  if ((before.empty() ? after : before).front() != '}') text += ',';
+  text.append(before).append(after);
   text += '\n';
 }
 
@@ -116,19 +137,19 @@ ReceivedRows receive_rows(std::string_view body, const RowMark& mark, int64_t ro
   LineReader lines(body);
   received.text.reserve(body.size() + body.size() / 8);
   while (lines.next()) {
-    size_t first = 0;
+    MarkPlace place;
     std::string problem;
     if (!is_utf8 && !is_valid_utf8(lines.line())) {
       problem = "the line is no UTF-8";
     } else {
-      problem = check.problem_of(lines.line(), lines.readable_end(), static_cast<int64_t>(member.size()) + 1, first);
+      problem = check.problem_of(lines.line(), lines.readable_end(), static_cast<int64_t>(member.size()) + 1, place);
     }
     if (!problem.empty()) {
       received = {};
       received.problem = {lines.index() + 1, std::move(problem)};
       return received;
     }
-    append_marked(lines.line(), first, member, received.text);
+    append_marked(lines.line(), place, member, received.text);
     ++received.rows;
     if (is_longer(received.text, mark.text_bytes_max)) return too_long();
   }
@@ -139,15 +160,19 @@ ReceivedRows mark_rows(std::string_view body, const RowMark& mark) {
   constexpr std::string_view kSpace = " \t\r";
   ReceivedRows received;
   const std::string member = member_text(mark);
+  RowCheck check(mark.column, std::numeric_limits<int64_t>::max());
   for (LineReader lines(body); lines.next(); ++received.rows) {
     const std::string_view line = lines.line();
+    MarkPlace place;
     const size_t brace = line.find_first_not_of(kSpace);
-    const size_t first = line[brace] == '{' ? line.find_first_not_of(kSpace, brace + 1) : std::string_view::npos;
-    if (first == std::string_view::npos) {
+    if (check.problem_of(line, lines.readable_end(), 0, place).empty()) {
+      append_marked(line, place, member, received.text);
+    } else if (const size_t first = line.find_first_not_of(kSpace, brace + 1);
+               line[brace] == '{' && first != std::string_view::npos) {
+      append_marked(line, {first, first, first}, member, received.text);
+    } else {
       received.text.append(line);
       received.text += '\n';
-    } else {
-      append_marked(line, first, member, received.text);
     }
     if (is_longer(received.text, mark.text_bytes_max)) return too_long();
   }

@@ -27,7 +27,8 @@ struct RowMark {
 };
 
 // Puts `mark` into each row. A row is a JSON object in UTF-8, whose columns have names that a table can have (P4.3) and
-// others than the gateway's, and that is then no longer than row_bytes_max. Types are not looked at.
+// others than the gateway's, and that is then no longer than row_bytes_max. The gateway's column may be there if it is
+// null, as it is in all rows of a dataset of which one brought it: it is taken out. Types are not looked at.
 ReceivedRows receive_rows(std::string_view body, const RowMark& mark, int64_t row_bytes_max);
 
 // The same for captured lines, which nobody has looked at (P4): one that is no row stays as it is, and becomes a reject

@@ -73,22 +73,29 @@ class IcebergDestination final : public Destination {
     const auto operations = find_table(open(confirmed.partition.dataset));
     if (!operations) return {};
     const LoadedTable head = operations->load();
-    const StreamOffsets offsets = read_offsets(*head.metadata, confirmed.stream);
-    const bool is_listed = offsets.opens.contains(confirmed.range.open_id);
-    if (!is_listed && offsets.forgot && confirmed.range.until <= *offsets.forgot) return {.is_known = false};
+    const auto offsets = trusted_offsets(*head.metadata, confirmed.stream);
+    const bool is_unlisted = offsets && !offsets->opens.contains(confirmed.range.open_id);
+    if (is_unlisted && offsets->forgot && confirmed.range.until <= *offsets->forgot) return {.is_known = false};
     return {.there = position_in(*operations, *head.metadata, confirmed)};
   }
 
-  std::optional<size_t> newest_known(const std::vector<Unit>& opens) override {
-    if (opens.empty()) return std::nullopt;
-    const auto operations = find_table(open(opens.front().partition.dataset));
-    if (!operations) return std::nullopt;
-    const auto offsets = trusted_offsets(*operations->load().metadata, opens.front().stream);
-    if (!offsets) return std::nullopt;
-    for (size_t i = opens.size(); i-- > 0;) {
-      if (offsets->opens.contains(opens[i].range.open_id)) return i;
+  std::vector<Standing> standings(const std::vector<Unit>& opens) override {
+    std::vector<Standing> standings(opens.size());
+    const auto operations = find_table(open(opens.at(0).partition.dataset));
+    if (!operations) return standings;
+    const LoadedTable head = operations->load();
+    const auto trusted = trusted_offsets(*head.metadata, opens[0].stream);
+    const StreamOffsets there = trusted.value_or(StreamOffsets());
+    const StreamOffsets listed = trusted ? there : read_offsets(*head.metadata, opens[0].stream);
+    for (size_t i = 0; i < opens.size(); ++i) {
+      if (const auto last = last_of(there, opens[i])) {
+        standings[i].there = Position{*last, std::nullopt};
+      } else if (!listed.opens.contains(opens[i].range.open_id)) {
+        standings[i].is_known = !listed.forgot || opens[i].range.since >= *listed.forgot;
+      }
     }
-    return std::nullopt;
+    if (!there.opens.empty()) operations->io()->sync_folder(join_path(head.metadata->location, "metadata"));  // P10.8
+    return standings;
   }
 
   Delivered deliver(const Unit& unit, UnitRows& rows) override {
@@ -115,10 +122,7 @@ class IcebergDestination final : public Destination {
   bool reset(const Unit& unit, std::optional<int64_t> from, int64_t& last) override {
     return set_offsets(unit, [&](const TableMetadata& table) -> std::optional<StreamOffsets> {
       const auto offsets = trusted_offsets(table, unit.stream);
-      if (!offsets) return std::nullopt;
-      const auto known = offsets->opens.find(unit.range.open_id);
-      const bool is_from = known == offsets->opens.end() ? !from : known->second == from;
-      if (!is_from) return std::nullopt;
+      if (!offsets || last_of(*offsets, unit) != from) return std::nullopt;
       return moved(*offsets, unit.range.open_id, *unit.open_since, last);
     });
   }
@@ -207,14 +211,21 @@ class IcebergDestination final : public Destination {
     return is_rolled_back(table, offsets) ? offsets_in_history(table, stream, offsets) : offsets;
   }
 
+  // nullopt: it has nothing of the unit's open. After a rollback it may list one all the same.
+  static std::optional<int64_t> last_of(const StreamOffsets& offsets, const Unit& unit) {
+    const auto known = offsets.opens.find(unit.range.open_id);
+    if (known == offsets.opens.end() || (unit.open_since && known->second <= *unit.open_since)) return std::nullopt;
+    return known->second;
+  }
+
   // How far `table` has the unit's open, and made sure to last (P10.8).
   std::optional<Position> position_in(TableOperations& operations, const TableMetadata& table, const Unit& unit) {
     const auto offsets = trusted_offsets(table, unit.stream);
     if (!offsets) return std::nullopt;
-    const auto known = offsets->opens.find(unit.range.open_id);
-    if (known == offsets->opens.end()) return std::nullopt;
+    const auto last = last_of(*offsets, unit);
+    if (!last) return std::nullopt;
     operations.io()->sync_folder(join_path(table.location, "metadata"));
-    return Position{known->second, std::nullopt};
+    return Position{*last, std::nullopt};
   }
 
   // Commits what `change` makes of the stream's offsets on the head (P3.3); false, and nothing is changed: it gave

@@ -62,7 +62,7 @@ Backpressure::Backpressure(const std::atomic<bool>* cancelled, const BackoffSour
   }
 }
 
-bool Backpressure::wait(std::optional<int64_t> asked_ms) {
+bool Backpressure::wait(std::optional<int64_t> asked_ms, const std::function<void(int64_t wait_ms)>& tell) {
   const int64_t left_ms = kInlineWaitMsMax - waited_ms_;
   int64_t wait_ms = 0;
   if (asked_ms) {
@@ -74,6 +74,7 @@ bool Backpressure::wait(std::optional<int64_t> asked_ms) {
     wait_ms = std::min(static_cast<int64_t>(static_cast<double>(step_ms) * (0.9 + sources_.random() / 5)), left_ms);
   }
   throw_if_cancelled(cancelled_);
+  if (tell) tell(wait_ms);
   sources_.sleep_ms(wait_ms);
   waited_ms_ += wait_ms;
   throw_if_cancelled(cancelled_);

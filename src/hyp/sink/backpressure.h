@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -25,8 +26,8 @@ class Backpressure {
   explicit Backpressure(const std::atomic<bool>* cancelled, const BackoffSources& sources = {});
   // Sleeps `asked_ms`, or without it the next step of 30, 60, 120, 300 s, times a random factor in [0.9, 1.1); the last
   // step is cut to what is left of kInlineWaitMsMax. False, without a wait, once nothing is left of it, or less than
-  // what was asked for. Throws cancelled soon after it is.
-  bool wait(std::optional<int64_t> asked_ms);
+  // what was asked for. Throws cancelled soon after it is. `tell` is called before a wait with its length.
+  bool wait(std::optional<int64_t> asked_ms, const std::function<void(int64_t wait_ms)>& tell = nullptr);
   int64_t waited_ms() const { return waited_ms_; }
 
  private:

@@ -1,37 +1,22 @@
 // Blobs: one object a unit, and the claim that commits it (P12).
 //
 //   <prefix>/<dataset>/<partition key>/<openId>_<since>_<until>.<ext>
-//   <prefix>/_firn/<stream>/<openId>/<since>.json    the claim: {until, object, rows}
+//   <prefix>/_firn/<stream>/<openId>/<since>.json    the claim: {until, object, rows, first}
+//   <prefix>/_firn/<stream>/<openId>/old/…           claims that a reset took back (blob_claims.h)
 #include <algorithm>
 #include <charconv>
 #include <set>
 
 #include "base/fault_point.h"
-#include "base/json.h"
 #include "base/uri.h"
+#include "base/uuid.h"
+#include "hyp/sink/blob_claims.h"
 #include "hyp/sink/blob_file.h"
 #include "hyp/sink/destination.h"
 #include "iceberg/catalog/catalog.h"
 
 namespace firn::hyp {
 namespace {
-
-struct UnitClaim {
-  int64_t until = 0;
-  std::string object;  // relative to the prefix; empty: no rows were left of the unit
-  int64_t rows = 0;
-};
-
-std::string to_text(const UnitClaim& claim) {
-  Json json = {{"until", std::to_string(claim.until)}, {"object", nullptr}, {"rows", claim.rows}};
-  if (!claim.object.empty()) json["object"] = claim.object;
-  return json.dump() + "\n";
-}
-
-UnitClaim parse_claim(const std::string& text, const std::string& path) {
-  const Json json = parse_json(text, path);
-  return {get_seq(json, "until", path), find_string(json, "object", path).value_or(""), get_int64(json, "rows", path)};
-}
 
 class BlobDestination final : public Destination {
  public:
@@ -46,8 +31,11 @@ class BlobDestination final : public Destination {
   }
 
   std::string key_of(const Unit& unit) const override {
-    return fmt::format("{}/{}_{}_{}{}", objects_folder(unit.partition), encode_segment(unit.range.open_id),
-                       unit.range.since, unit.range.until, extension_);
+    const std::string name = fmt::format("{}/{}_{}_{}", objects_folder(unit.partition),
+                                         encode_segment(unit.range.open_id), unit.range.since, unit.range.until);
+    // An old claim may name that object, which has rows that the cache no longer has.
+    if (!io_->stat(join_path(prefix_, name + extension_))) return name + extension_;
+    return fmt::format("{}_{}{}", name, uuid_v4().substr(0, 8), extension_);
   }
 
   std::optional<Position> position(const Unit& unit) override {
@@ -78,17 +66,25 @@ class BlobDestination final : public Destination {
     return {.is_known = !has_claims};
   }
 
-  std::optional<size_t> newest_known(const std::vector<Unit>& opens) override {
-    if (opens.empty()) return std::nullopt;
-    const std::string folder = fmt::format("{}/_firn/{}/", prefix_, opens.front().stream);
+  std::vector<Standing> standings(const std::vector<Unit>& opens) override {
     std::set<std::string> known;  // folders of opens
-    for (const FileInfo& file : io_->list(folder.substr(0, folder.size() - 1), true)) {
+    for (const FileInfo& file : io_->list(fmt::format("{}/_firn/{}", prefix_, opens.at(0).stream), true)) {
       known.insert(file.path.substr(0, file.path.rfind('/')));
     }
-    for (size_t i = opens.size(); i-- > 0;) {
-      if (known.contains(claims_folder(opens[i]))) return i;
+    std::vector<Standing> standings(opens.size());
+    for (size_t i = 0; i < opens.size(); ++i) {
+      if (known.contains(claims_folder(opens[i]))) standings[i].there = position(opens[i]);
     }
-    return std::nullopt;
+    return standings;
+  }
+
+  // A unit has rows of one old claim alone or of none, so that either the one or the other has all rows of that range.
+  int64_t unit_end_max(const Unit& unit, int64_t first) override {
+    int64_t end = std::numeric_limits<int64_t>::max();
+    for (const NumberRange& old : old_ranges(unit)) {
+      if (first <= old.until) end = std::min(end, first > old.since_exclusive ? old.until : old.since_exclusive);
+    }
+    return end;
   }
 
   Delivered deliver(const Unit& unit, UnitRows& rows) override {
@@ -100,7 +96,8 @@ class BlobDestination final : public Destination {
     const Written written = write_object(unit, rows);
     const std::string& object = unit.range.key;
     fault_point("sink.object-written");
-    const UnitClaim claim{unit.range.until, written.rows > 0 ? object : "", written.rows};
+    BlobClaim claim{unit.range.since, unit.range.until, written.first, "", written.rows};
+    if (written.rows > 0) claim.object = object;
     if (io_->put_if_absent(claim_path(unit, unit.range.since), to_text(claim))) {
       fault_point("sink.claimed");
       return {.rows = written.rows, .bytes = written.bytes};
@@ -142,14 +139,16 @@ class BlobDestination final : public Destination {
     return fmt::format("{}/{}.json", claims_folder(unit), since);
   }
 
-  std::optional<UnitClaim> read_claim(const Unit& unit, int64_t since) {
-    const std::string path = claim_path(unit, since);
-    const auto text = io_->read_if_exists(path);
-    if (!text) return std::nullopt;
-    const UnitClaim claim = parse_claim(*text, path);
-    // Each claim begins where the one before ends, so a chain that does not rise would be followed for ever.
-    if (claim.until <= since) fail(ErrorKind::corrupt, "{}: its until, {}, is not above {}", path, claim.until, since);
-    return claim;
+  std::optional<BlobClaim> read_claim(const Unit& unit, int64_t since) {
+    return read_blob_claim(*io_, claim_path(unit, since), since);
+  }
+
+  std::vector<NumberRange> old_ranges(const Unit& unit) {
+    std::vector<NumberRange> ranges;
+    for (const FileInfo& file : io_->list(old_claims_folder(claims_folder(unit)), false)) {
+      if (const auto range = old_claim_range(file.path)) ranges.push_back(*range);
+    }
+    return ranges;
   }
 
   // Whether the unit before, as the watermark remembers it, is there and ends at `seq`: then so are all before it.
@@ -184,7 +183,7 @@ class BlobDestination final : public Destination {
     return there;
   }
 
-  Delivered settle_taken(const Unit& unit, const UnitClaim& taken) {
+  Delivered settle_taken(const Unit& unit, const BlobClaim& taken) {
     const auto there = follow(unit, unit.range.since);
     const bool is_there = there && there->last >= unit.range.until;
     if (is_there && !taken.object.empty()) io_->sync_folder(describe(unit.partition));
@@ -194,22 +193,24 @@ class BlobDestination final : public Destination {
   // Rows (since, until] count as sent without being there: a claim without an object.
   bool skip(const Unit& unit, int64_t since, int64_t until) {
     fault_point("sink.before-skip");
-    const bool is_taken = !io_->put_if_absent(claim_path(unit, since), to_text(UnitClaim{until, "", 0}));
+    const bool is_taken =
+        !io_->put_if_absent(claim_path(unit, since), to_text(BlobClaim{since, until, std::nullopt, "", 0}));
     fault_point("sink.skipped");
     return !is_taken;
   }
 
   // Claims above `last` go, from the top down: what is left is a chain at every moment. Objects stay.
   void withdraw(const Unit& unit, int64_t last) {
-    std::vector<int64_t> sinces;
-    int64_t since = last;
-    for (auto claim = read_claim(unit, since); claim; claim = read_claim(unit, since)) {
-      sinces.push_back(since);
-      since = claim->until;
+    std::vector<BlobClaim> claims;
+    for (auto claim = read_claim(unit, last); claim; claim = read_claim(unit, claims.back().until)) {
+      claims.push_back(std::move(*claim));
     }
-    for (size_t i = sinces.size(); i-- > 0;) {
+    drop_old_claims_without_object(unit);
+    const std::vector<NumberRange> old = old_ranges(unit);
+    for (size_t i = claims.size(); i-- > 0;) {
       fault_point("sink.before-withdraw");
-      io_->remove(claim_path(unit, sinces[i]));
+      keep_as_old(unit, claims[i], old);
+      io_->remove(claim_path(unit, claims[i].since));
       fault_point("sink.withdrawn");
     }
     if (const auto beyond = claim_beyond(unit, last)) {
@@ -220,17 +221,42 @@ class BlobDestination final : public Destination {
     }
   }
 
+  // Readers find the rows there until others have all of them, since the cache may no longer have them when they would
+  // be sent again. Durable before the claim goes.
+  void keep_as_old(const Unit& unit, const BlobClaim& claim, const std::vector<NumberRange>& old) {
+    if (claim.object.empty() || !io_->stat(join_path(prefix_, claim.object))) return;
+    const auto has_its_rows = [&](const NumberRange& range) {  // it was sent again, maybe without some of them
+      return range.since_exclusive <= claim.since_of_rows() && claim.until <= range.until;
+    };
+    if (std::any_of(old.begin(), old.end(), has_its_rows)) return;
+    io_->put_if_absent(old_claim_path(claims_folder(unit), claim), to_text(claim));
+    fault_point("sink.kept-as-old");
+  }
+
+  // So that what was sent again for them is not taken for a part of them.
+  void drop_old_claims_without_object(const Unit& unit) {
+    for (const NumberRange& range : old_ranges(unit)) {
+      BlobClaim name{range.since_exclusive, range.until, std::nullopt, "", 0};
+      const std::string path = old_claim_path(claims_folder(unit), name);
+      const auto claim = read_blob_claim(*io_, path, range.since_exclusive);
+      if (claim && !io_->stat(join_path(prefix_, claim->object))) io_->remove(path);
+    }
+  }
+
   struct Written {
     int64_t rows = 0, bytes = 0;
+    std::optional<int64_t> first;  // number of the first row
   };
   // Published whole; a file of an earlier attempt is replaced by the same rows. No rows: no object.
   Written write_object(const Unit& unit, UnitRows& rows) {
     std::unique_ptr<BlobFile> file;
-    while (const auto batch = rows.next()) {
+    std::optional<int64_t> first;
+    while (const auto batch = rows.next_numbered()) {
       if (!file) file = create_blob_file(*io_, join_path(prefix_, unit.range.key), rows.schema(), compression_);
-      file->write(*batch);
+      if (!first) first = batch->after.front();
+      file->write(*batch->rows);
     }
-    return {rows.rows_read(), file ? file->close() : 0};
+    return {rows.rows_read(), file ? file->close() : 0, first};
   }
 
   std::shared_ptr<FileIO> io_;

@@ -45,7 +45,7 @@ class JsonlBlob final : public BlobFile {
   void write(const arrow::RecordBatch& batch) override {
     for (int64_t begin = 0; begin < batch.num_rows(); begin += kSliceRows) {
       text_.clear();
-      append_json_lines(*batch.Slice(begin, kSliceRows), schema_, text_);
+      append_json_lines(*batch.Slice(begin, kSliceRows), schema_, NullColumns::written, text_);
       arrow::io::OutputStream& to = compressed_ ? *compressed_ : file_->stream();
       check(to.Write(text_), "write " + file_->path());
     }

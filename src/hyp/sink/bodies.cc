@@ -50,7 +50,9 @@ bool BodyCutter::read_slice() {
   slice_end_ = std::min(slice_begin_ + slice_rows_max_, batch_->rows->num_rows());
   slice_.clear();
   slice_at_ = 0;
-  append_json_lines(*batch_->rows->Slice(slice_begin_, slice_end_ - slice_begin_), rows_.schema(), slice_);
+  // A column that some rows have is null in all the others: to a receiver that does not take it, they are rows without.
+  append_json_lines(*batch_->rows->Slice(slice_begin_, slice_end_ - slice_begin_), rows_.schema(),
+                    NullColumns::left_out, slice_);
   return true;
 }
 

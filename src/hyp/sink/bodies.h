@@ -1,4 +1,4 @@
-// A unit's rows as NDJSON, cut into what a forward sink sends at once.
+// A unit's rows as NDJSON without their null columns, cut into what a forward sink sends at once.
 #pragma once
 
 #include <cstdint>

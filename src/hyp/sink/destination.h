@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +31,7 @@ struct Delivered {
   Outcome outcome = Outcome::landed;
   int64_t rows = 0, bytes = 0;    // landed: what was written
   int64_t rows_found = 0;         // landed: of the unit's rows, those that an earlier attempt had brought
+  int64_t rows_put_aside = 0;     // landed: of the unit's rows, those that can never be taken (dead_letters.h)
   std::string note;               // landed: what else a person should know; empty: nothing
   std::optional<Position> there;  // not landed: the open's position; nullopt: none that can be trusted
 };
@@ -41,6 +44,8 @@ class Destination {
   virtual ~Destination() = default;
   // For messages: the table or folder that takes the partition's rows.
   virtual std::string describe(const PartitionId& partition) const = 0;
+  // The same place has one of these, however its address is spelled; to be asked once it answered.
+  virtual std::string identity(const PartitionId& partition) { return describe(partition); }
   // What the intent keeps so that a retry writes to the same place; empty: nothing.
   virtual std::string key_of(const Unit& unit) const = 0;
   // How far the destination has the unit's open; durable there. nullopt: it has nothing of it. Throws
@@ -53,8 +58,10 @@ class Destination {
     std::optional<Position> there;
   };
   virtual Standing standing(const Unit& confirmed) = 0;
-  // Of `opens`, one unit an open, the newest last: the index of the newest that the destination has rows of.
-  virtual std::optional<size_t> newest_known(const std::vector<Unit>& opens) = 0;
+  // The same for each of `opens`, units of one stream that begin their opens: the destination is asked once.
+  virtual std::vector<Standing> standings(const std::vector<Unit>& opens) = 0;
+  // Where a unit that is about to be announced must end at the latest, if the first of its rows has this number.
+  virtual int64_t unit_end_max(const Unit&, int64_t /*first*/) { return std::numeric_limits<int64_t>::max(); }
   // Sends the unit, or finds it there. Throws destination_forgot; commit_unknown or io where it may have landed: the
   // same unit is then to be delivered again.
   virtual Delivered deliver(const Unit& unit, UnitRows& rows) = 0;
@@ -67,6 +74,9 @@ class Destination {
   // Before a reset: what is there now is from now on taken for what there is, also where a rollback took rows away.
   // The unit is one of the stream. Durable when it returns.
   virtual void trust(const Unit&) {}
+  // `tell` is called with what a wait is for and how long it takes, before it begins; from several threads. Before the
+  // first delivery.
+  virtual void tell_waits(const std::function<void(const std::string& text)>& /*tell*/) {}
 };
 
 // Throw config for a sink that cannot be run. `cancelled`, which may be null, ends waits.

@@ -12,6 +12,7 @@
 #include "base/uri.h"
 #include "base/uuid.h"
 #include "hyp/cache/parallel.h"
+#include "hyp/sink/dead_letters.h"
 #include "hyp/sink/destination.h"
 #include "hyp/sink/partition_sink.h"
 #include "hyp/sink/unit.h"
@@ -66,8 +67,15 @@ void run_and_record(Cache& cache, const SinkConfig& sink, const SinkRunOptions& 
   }
   span.set("units", run.units);
   span.set("rows", run.rows);
+  if (run.rows_put_aside > 0) {
+    const std::string path = dead_letters_path(cache.config().state_dir, sink.name, run.partition);
+    const std::string aside =
+        fmt::format("{} rows that the receiver can never take are in {}", run.rows_put_aside, path);
+    run.note = run.note.empty() ? aside : aside + "; " + run.note;
+  }
   if (!run.error.empty() && kind == ErrorKind::cancelled && options.cancelled != nullptr && *options.cancelled) {
-    run.note = run.error;  // it was asked for: no failure of the partition, whose intent is settled by the next run
+    run.note += (run.note.empty() ? "" : "; ") +
+                run.error;  // it was asked for: no failure of the partition, whose intent is settled by the next run
     run.error.clear();
     return;
   }
@@ -94,16 +102,37 @@ std::optional<int64_t> ingested_ms(const HeldTable& held, int64_t seq) {
   }
 }
 
+// Whole ones. 0: no such file.
+int64_t count_lines(const std::string& path) {
+  constexpr int64_t kStepBytes = 1 << 20;
+  const auto info = make_local_file_io()->stat(path);
+  if (!info) return 0;
+  const auto file = make_local_file_io()->open(path);
+  int64_t lines = 0;
+  for (int64_t at = 0; at < info->size_bytes;) {
+    const auto bytes = check(file->ReadAt(at, std::min(kStepBytes, info->size_bytes - at)), "read " + path);
+    if (bytes->size() == 0) break;
+    lines += std::count(bytes->data(), bytes->data() + bytes->size(), '\n');
+    at += bytes->size();
+  }
+  return lines;
+}
+
 void read_status(const Cache& cache, const SinkConfig& sink, SinkPartitionStatus& status) {
   const std::string& state_dir = cache.config().state_dir;
   status.outbox = load_outbox_entry(outbox_path(state_dir, sink.name, status.partition));
   if (status.outbox) status.last_error = status.outbox->error;
+  if (sink.kind == SinkKind::forward) {
+    status.dead_letters_path = dead_letters_path(state_dir, sink.name, status.partition);
+    status.dead_letters = count_lines(status.dead_letters_path);
+  }
   const std::string stream = stream_of(cache.sequence().cache_id(), status.partition);
   if (const auto watermark = load_watermark(watermark_path(state_dir, sink.name, status.partition));
       watermark && (watermark->stream.empty() || watermark->stream == stream)) {
     status.watermark = watermark->seq;
     status.exported_rows = watermark->exported_row_count;
     status.exported_bytes = watermark->exported_bytes;
+    status.bytes_since = watermark->bytes_since;
     status.updated_at = watermark->updated_at;
     status.shipped_at = watermark->shipped_at;
     status.pending = watermark->pending;
@@ -156,6 +185,12 @@ int64_t SinkRunReport::units() const {
   return sum;
 }
 
+int64_t SinkRunReport::rows_put_aside() const {
+  int64_t sum = 0;
+  for (const PartitionRun& run : partitions) sum += run.rows_put_aside;
+  return sum;
+}
+
 bool SinkRunReport::failed() const {
   return std::any_of(partitions.begin(), partitions.end(), [](const PartitionRun& run) { return !run.error.empty(); });
 }
@@ -200,6 +235,12 @@ SinkRunReport run_sink(Cache& cache, const SinkConfig& sink, const SinkRunOption
       std::lock_guard guard(telling);
       options.progress(partition, rows);
     };
+  }
+  if (options.waiting) {
+    destination->tell_waits([&](const std::string& text) {
+      std::lock_guard guard(telling);
+      options.waiting(text);
+    });
   }
   const auto num_threads = static_cast<size_t>(std::clamp<int64_t>(sink.parallel_max, 1, kParallelMax));
   run_parallel(partitions.size(), num_threads, [&](size_t i) {

@@ -37,7 +37,8 @@ struct SinkRunOptions {
   const std::atomic<bool>* cancelled = nullptr;  // stops between units, and what the destination waits for
   // After each unit, one call at a time.
   std::function<void(const PartitionId&, int64_t rows)> progress;
-  iceberg::ReadCounters* counters = nullptr;  // of what was read from the cache
+  std::function<void(const std::string& text)> waiting;  // before each wait: for what, and how long; one call at a time
+  iceberg::ReadCounters* counters = nullptr;             // of what was read from the cache
 };
 
 // What happened to one partition in one run.
@@ -45,6 +46,7 @@ struct PartitionRun {
   PartitionId partition;
   int64_t units = 0, rows = 0, bytes = 0;  // shipped now
   int64_t recognised_units = 0;            // found at the destination: an earlier attempt's
+  int64_t rows_put_aside = 0;              // that the destination can never take: in dead_letters_path() now
   std::optional<int64_t> watermark;        // after the run
   std::string error_kind, error;           // empty: fine
   int64_t attempts = 0;                    // that failed one after another, this one the last
@@ -57,6 +59,7 @@ struct SinkRunReport {
   int64_t rows() const;
   int64_t bytes() const;
   int64_t units() const;
+  int64_t rows_put_aside() const;
   bool failed() const;
 };
 
@@ -81,6 +84,9 @@ struct SinkPartitionStatus {
   int64_t rows_behind = 0;                  // rows above the watermark, exact
   std::optional<int64_t> oldest_behind_ms;  // when the lowest of them was ingested; nullopt: none, or it is not known
   int64_t exported_rows = 0, exported_bytes = 0;  // in all
+  std::string bytes_since;                        // exported_bytes counts from here on; empty: in all
+  std::string dead_letters_path;                  // of rows that were put aside (dead_letters.h)
+  int64_t dead_letters = 0;                       // that are in it now
   std::string updated_at;                         // of the watermark file
   std::string shipped_at;                         // when a unit was last confirmed; empty: never
   std::optional<PendingUnit> pending;             // announced, not confirmed

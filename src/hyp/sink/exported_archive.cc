@@ -46,6 +46,16 @@ UnitSnapshot unit_of(const Snapshot& snapshot) {
   return unit;
 }
 
+// Whether any of the held stream's unlisted rows may be in the table.
+bool may_have_unlisted(const StreamOffsets& offsets, const HeldStream& held) {
+  if (!held.unlisted) return false;
+  if (offsets.forgot && *offsets.forgot > held.unlisted->since_exclusive) return true;
+  return std::any_of(offsets.opens.begin(), offsets.opens.end(), [&](const auto& there) {
+    const auto is_it = [&](const OpenRange& open) { return open.open_id == there.first; };
+    return there.second > held.unlisted->since_exclusive && std::none_of(held.opens.begin(), held.opens.end(), is_it);
+  });
+}
+
 // Numbers of the held stream's rows that the table has, by what it says of the stream.
 std::vector<SentRange> sent_ranges(const StreamOffsets& offsets, const HeldStream& held, const std::string& location) {
   std::vector<SentRange> sent;
@@ -59,6 +69,10 @@ std::vector<SentRange> sent_ranges(const StreamOffsets& offsets, const HeldStrea
     sent.push_back({since, std::min(last, open.until)});
   };
   const auto is_listed = [&](const OpenRange& open) { return offsets.opens.contains(open.open_id); };
+  const auto has_rows = [&](const OpenRange& open) {  // after a rollback one may be listed without
+    return is_listed(open) && offsets.opens.at(open.open_id) > open.since_exclusive;
+  };
+  if (may_have_unlisted(offsets, held)) fail_unlisted(held, location);
   for (auto open = held.opens.begin(); open != held.opens.end(); ++open) {
     if (is_listed(*open)) {
       add(*open, offsets.opens.at(open->open_id));
@@ -66,7 +80,7 @@ std::vector<SentRange> sent_ranges(const StreamOffsets& offsets, const HeldStrea
     }
     if (!offsets.forgot || *offsets.forgot <= open->since_exclusive) continue;  // it never had rows of the open
     // Rows go in the order of their numbers: where it has some of a later open, it has all of this one (P10.7).
-    if (std::none_of(open, held.opens.end(), is_listed)) {
+    if (std::none_of(open, held.opens.end(), has_rows)) {
       fail(ErrorKind::destination_forgot,
            "{}: it keeps the last {} opens of a stream, and whether it has rows of {} of open {} it no longer knows. "
            "Take \"queryable\" from the sink, or give it another name and another path",

@@ -36,6 +36,16 @@ std::optional<Exports> find_exports(const std::shared_ptr<FileIO>& io, const Sin
   return find_archive(io, archive_location(sink, dataset), before, own_streams, held);
 }
 
+void fail_unlisted(const HeldStream& held, const std::string& where) {
+  fail(
+      ErrorKind::corrupt,
+      "{}: the cache has rows of {} with sequence numbers up to {} that no open in its _hyp_ingest_seq.json issued, so "
+      "which of them are there cannot be told. That file was lost: restore it from a backup, or take \"queryable\" "
+      "from "
+      "the sink to read what the cache has",
+      where, held.stream, held.unlisted->until);
+}
+
 std::vector<SentRange> joined(std::vector<SentRange> ranges) {
   std::erase_if(ranges, [](const SentRange& range) { return range.since_exclusive >= range.until; });
   std::sort(ranges.begin(), ranges.end(),

@@ -18,6 +18,7 @@
 
 #include "hyp/cache/sequence.h"
 #include "hyp/config.h"
+#include "hyp/sink/blob_claims.h"
 #include "iceberg/catalog/catalog.h"
 #include "iceberg/schema.h"
 #include "io/file_io.h"
@@ -35,6 +36,8 @@ std::string archive_location(const SinkConfig& sink, const std::string& dataset)
 struct ClaimList {
   // By folder, "<stream>/<openId>" encoded as in the path: the number that each claim there begins behind.
   std::map<std::string, std::set<int64_t>> since_by_folder;
+  // By the same folder: the ranges of claims that a reset took back (blob_claims.h).
+  std::map<std::string, std::set<NumberRange>> old_by_folder;
 
   std::set<std::string> datasets() const;
 };
@@ -49,18 +52,20 @@ struct ExportsSeen {
 ExportsSeen look_at_exports(const std::shared_ptr<FileIO>& io, const SinkConfig& sink, const std::string& dataset,
                             std::shared_ptr<const ClaimList> claims);
 
-// A partition of this cache as the reader holds it.
-struct HeldStream {
-  std::string stream;            // stream_of()
-  std::vector<OpenRange> opens;  // ascending; all that its rows may belong to
-  int64_t max_seq = 0;           // rows that come to it later have higher numbers (P5.2)
-};
-
 // Numbers (since_exclusive, until].
 struct SentRange {
   int64_t since_exclusive = 0;
   int64_t until = 0;
   bool operator==(const SentRange&) const = default;
+};
+
+// A partition of this cache as the reader holds it.
+struct HeldStream {
+  std::string stream;            // stream_of()
+  std::vector<OpenRange> opens;  // ascending; all that its rows may belong to, but for those of `unlisted`
+  int64_t max_seq = 0;           // rows that come to it later have higher numbers (P5.2)
+  // It has rows of these numbers, below all of `opens`, whose opens nobody lists: the sequence file was lost.
+  std::optional<SentRange> unlisted;
 };
 
 struct ExportedObject {
@@ -82,7 +87,8 @@ struct Exports {
 
 // `own_streams` begins the streams of this cache in the dataset, held or not: "<cacheId>/<dataset>/". nullopt: the
 // destination changed so that no cut of it fits the held tables; let them go, look again, and hold them anew. Throws
-// corrupt where claims are missing between others, destination_behind and destination_forgot where an archive no longer
+// corrupt where claims are missing between others, and where it cannot be told which of the unlisted rows are there;
+// destination_behind and destination_forgot where an archive no longer
 // tells whether rows are there (P10.6, P10.7).
 std::optional<Exports> find_exports(const std::shared_ptr<FileIO>& io, const SinkConfig& sink,
                                     const std::string& dataset, const ExportsSeen& before,
@@ -90,6 +96,9 @@ std::optional<Exports> find_exports(const std::shared_ptr<FileIO>& io, const Sin
 
 // The columns of a blob in Parquet, as the file has them. Throws not_found, corrupt, unsupported naming it.
 iceberg::Schema read_blob_schema(FileIO& io, const std::string& path);
+
+// Of the stream's unlisted rows it cannot be told which are at `where`.
+[[noreturn]] void fail_unlisted(const HeldStream& held, const std::string& where);
 
 // Joins ranges that touch or overlap; ascending.
 std::vector<SentRange> joined(std::vector<SentRange> ranges);

@@ -80,9 +80,10 @@ class UnitDelivery {
           break;
       }
     }
+    delivered_.rows_put_aside = num_dead_;
     if (num_dead_ > 0) {
-      delivered_.note = fmt::format("{} rows that the receiver can never take are in {}", num_dead_, letters_.path());
-      spdlog::warn("sink {}: {}: {}", sink_.name, place_, delivered_.note);
+      spdlog::warn("sink {}: {}: {} rows that the receiver can never take are in {}", sink_.name, place_, num_dead_,
+                   letters_.path());
     }
     return delivered_;
   }
@@ -294,6 +295,7 @@ class ForwardDestination final : public Destination {
   std::string describe(const PartitionId& partition) const override {
     return sink_.forward.url + kIngestPath + partition.dataset;
   }
+  std::string identity(const PartitionId&) override { return link_.receiver(); }
   std::string key_of(const Unit&) const override { return ""; }
 
   std::optional<Position> position(const Unit& unit) override {
@@ -309,13 +311,20 @@ class ForwardDestination final : public Destination {
     return {.is_known = !there.forgot || confirmed.range.until > *there.forgot};
   }
 
-  std::optional<size_t> newest_known(const std::vector<Unit>& opens) override {
-    if (opens.empty()) return std::nullopt;
-    const StreamState there = stream_state(opens.front());
-    for (size_t i = opens.size(); i-- > 0;) {
-      if (there.opens.contains(opens[i].range.open_id)) return i;
+  void tell_waits(const std::function<void(const std::string& text)>& tell) override { link_.tell_waits(tell); }
+
+  std::vector<Standing> standings(const std::vector<Unit>& opens) override {
+    const StreamState there = stream_state(opens.at(0));
+    std::vector<Standing> standings(opens.size());
+    for (size_t i = 0; i < opens.size(); ++i) {
+      const auto known = there.opens.find(opens[i].range.open_id);
+      if (known != there.opens.end()) {
+        standings[i].there = Position{known->second, std::nullopt};
+      } else {
+        standings[i].is_known = !there.forgot || opens[i].range.since >= *there.forgot;
+      }
     }
-    return std::nullopt;
+    return standings;
   }
 
   Delivered deliver(const Unit& unit, UnitRows& rows) override {

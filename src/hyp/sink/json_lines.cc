@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include <arrow/array.h>
 #include <arrow/util/base64.h>
@@ -44,6 +46,10 @@ void append_number(T value, std::string& out) {
   if (out.find_first_of(".e", begin) == std::string::npos) out += ".0";  // else it would read back as an integer
 }
 
+bool is_null_at(const arrow::Array& array, const iceberg::Field& field, int64_t index) {
+  return field.type->id() == TypeId::unknown || array.IsNull(index);
+}
+
 void append_value(const arrow::Array& array, const iceberg::Field& field, int64_t index, std::string& out);
 
 void append_struct(const arrow::StructArray& array, const Type& type, int64_t index, std::string& out) {
@@ -82,7 +88,7 @@ void append_map(const arrow::MapArray& array, const Type& type, int64_t index, s
 
 void append_value(const arrow::Array& array, const iceberg::Field& field, int64_t index, std::string& out) {
   const Type& type = *field.type;
-  if (type.id() == TypeId::unknown || array.IsNull(index)) {
+  if (is_null_at(array, field, index)) {
     out += "null";
     return;
   }
@@ -154,19 +160,24 @@ void append_value(const arrow::Array& array, const iceberg::Field& field, int64_
 
 }  // namespace
 
-void append_json_lines(const arrow::RecordBatch& batch, const iceberg::Schema& schema, std::string& out) {
-  std::vector<std::string> prefixes;  // of each column: what stands before its value
+void append_json_lines(const arrow::RecordBatch& batch, const iceberg::Schema& schema, NullColumns nulls,
+                       std::string& out) {
+  std::vector<std::string> names;  // each with its colon
   for (const iceberg::Field& field : schema.fields()) {
-    std::string& prefix = prefixes.emplace_back(prefixes.empty() ? "{" : ",");
-    iceberg::append_json_string(field.name, prefix);
-    prefix += ':';
+    iceberg::append_json_string(field.name, names.emplace_back());
+    names.back() += ':';
   }
   for (int64_t row = 0; row < batch.num_rows(); ++row) {
-    for (size_t i = 0; i < prefixes.size(); ++i) {
-      out += prefixes[i];
-      append_value(*batch.column(static_cast<int>(i)), schema.fields()[i], row, out);
+    char before = '{';
+    for (size_t i = 0; i < names.size(); ++i) {
+      const arrow::Array& column = *batch.column(static_cast<int>(i));
+      const iceberg::Field& field = schema.fields()[i];
+      if (nulls == NullColumns::left_out && is_null_at(column, field, row)) continue;
+      out += std::exchange(before, ',');
+      out += names[i];
+      append_value(column, field, row, out);
     }
-    out += prefixes.empty() ? "{}\n" : "}\n";
+    out += before == '{' ? "{}\n" : "}\n";
   }
 }
 

@@ -1,8 +1,10 @@
 #include "hyp/sink/offsets.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/json.h"
+#include "iceberg/metadata/changes.h"
 
 namespace firn::hyp {
 
@@ -33,6 +35,81 @@ int64_t past_skipped(const StreamOffsets& offsets, const std::string& open_id, i
   return last;
 }
 
+struct StreamUnit {
+  std::string open_id;
+  int64_t since = 0, until = 0;
+};
+
+// The unit of the stream that the snapshot brought, if it brought one.
+std::optional<StreamUnit> unit_of(const iceberg::Snapshot& snapshot, const std::string& stream,
+                                  const std::string& where) {
+  const auto of = snapshot.summary.find("firn.stream");
+  if (of == snapshot.summary.end() || of->second != stream) return std::nullopt;
+  const Json unit = snapshot.summary;
+  return StreamUnit{get_string(unit, "firn.open", where), get_seq(unit, "firn.since", where),
+                    get_seq(unit, "firn.until", where)};
+}
+
+// Snapshots from one towards the first, as far as they are listed.
+struct History {
+  std::vector<const iceberg::Snapshot*> snapshots;
+  bool is_cut = false;
+};
+
+History history_of(const iceberg::TableMetadata& table, std::optional<int64_t> snapshot_id) {
+  History history;
+  for (const int64_t id : iceberg::ancestor_ids(table, snapshot_id)) {
+    history.snapshots.push_back(table.find_snapshot(id));
+  }
+  history.is_cut =
+      history.snapshots.empty() ? snapshot_id.has_value() : history.snapshots.back()->parent_snapshot_id.has_value();
+  return history;
+}
+
+// The offsets without the units that a rollback took out of `main`, by those units. nullopt: they are not all listed.
+std::optional<StreamOffsets> without_lost_units(const iceberg::TableMetadata& table, const std::string& stream,
+                                                const StreamOffsets& offsets, const History& main) {
+  std::set<const iceberg::Snapshot*> kept(main.snapshots.begin(), main.snapshots.end());
+  const History lost = history_of(table, offsets.snapshot_id);
+  StreamOffsets left = offsets;
+  left.was_rolled_back = false;
+  left.snapshot_id.reset();
+  for (const iceberg::Snapshot* step : lost.snapshots) {
+    if (kept.contains(step)) {
+      left.snapshot_id = step->snapshot_id;  // at or above the stream's last rows
+      left.sequence = step->sequence_number;
+      return left;
+    }
+    const auto unit = unit_of(*step, stream, table.location);
+    if (!unit) continue;
+    const auto known = left.opens.find(unit->open_id);
+    if (known != left.opens.end()) {
+      known->second = std::min(known->second, unit->since);
+    } else if (offsets.forgot && unit->since < *offsets.forgot) {
+      return std::nullopt;
+    }  // else a reset made all of it come again
+  }
+  return lost.is_cut || main.is_cut ? std::nullopt : std::make_optional(std::move(left));
+}
+
+// What the units in `main`, which is not cut, brought.
+StreamOffsets by_units(const iceberg::TableMetadata& table, const std::string& stream, const StreamOffsets& offsets,
+                       const History& main) {
+  StreamOffsets left;
+  left.skipped = offsets.skipped;
+  for (const iceberg::Snapshot* step : main.snapshots) {
+    const auto unit = unit_of(*step, stream, table.location);
+    if (!unit || left.opens.contains(unit->open_id)) continue;  // the newest of each comes first
+    const auto known = offsets.opens.find(unit->open_id);
+    if (known != offsets.opens.end()) {
+      left.opens[unit->open_id] = std::min(known->second, unit->until);
+    } else if (offsets.forgot && unit->since < *offsets.forgot) {
+      left.opens[unit->open_id] = unit->until;
+    }  // else a reset made all of it come again
+  }
+  return left;
+}
+
 }  // namespace
 
 std::string offset_property(const std::string& stream) { return "firn.offset." + stream; }
@@ -48,6 +125,7 @@ StreamOffsets read_offsets(const iceberg::TableMetadata& table, const std::strin
   if (find_member(json, "forgot")) offsets.forgot = get_seq(json, "forgot", where);
   offsets.snapshot_id = find_int64(json, "snapshot", where);
   offsets.sequence = get_int64(json, "sequence", where);
+  offsets.was_rolled_back = find_bool(json, "rolledBack", where).value_or(false);
   if (find_member(json, "skipped")) {
     for (const Json& range : get_array(json, "skipped", where)) offsets.skipped.push_back(parse_skipped(range, where));
   }
@@ -76,7 +154,7 @@ bool is_rolled_back(const iceberg::TableMetadata& table, const StreamOffsets& of
     if (!step->parent_snapshot_id) return true;
     const iceberg::Snapshot* parent = table.find_snapshot(*step->parent_snapshot_id);
     // Expired: it may have been the one, or one above it.
-    if (!parent) return step->sequence_number <= offsets.sequence;
+    if (!parent) return offsets.was_rolled_back || step->sequence_number <= offsets.sequence;
     step = parent;
   }
   return true;
@@ -84,37 +162,28 @@ bool is_rolled_back(const iceberg::TableMetadata& table, const StreamOffsets& of
 
 std::optional<StreamOffsets> offsets_in_history(const iceberg::TableMetadata& table, const std::string& stream,
                                                 const StreamOffsets& offsets) {
-  StreamOffsets left;
-  left.forgot = offsets.forgot;
-  left.skipped = offsets.skipped;
-  const iceberg::Snapshot* step = table.current_snapshot();
-  bool is_cut = false;
-  while (step) {
-    const auto& summary = step->summary;
-    if (const auto of = summary.find("firn.stream"); of != summary.end() && of->second == stream) {
-      const Json unit = summary;
-      const int64_t until = get_seq(unit, "firn.until", table.location);
-      left.opens.try_emplace(get_string(unit, "firn.open", table.location), until);  // the newest of each comes first
-      if (!left.snapshot_id) {
-        left.snapshot_id = step->snapshot_id;
-        left.sequence = step->sequence_number;
-      }
-    }
-    const iceberg::Snapshot* parent =
-        step->parent_snapshot_id ? table.find_snapshot(*step->parent_snapshot_id) : nullptr;
-    is_cut = step->parent_snapshot_id && !parent;
-    step = parent;
+  const History main = history_of(table, table.current_snapshot_id);
+  std::optional<StreamOffsets> left = without_lost_units(table, stream, offsets, main);
+  if (!left && !main.is_cut) left = by_units(table, stream, offsets, main);
+  if (!left) return std::nullopt;
+  const auto brought_unit = [&](const iceberg::Snapshot* step) {
+    return unit_of(*step, stream, table.location).has_value();
+  };
+  const auto newest = std::find_if(main.snapshots.begin(), main.snapshots.end(), brought_unit);
+  if (newest != main.snapshots.end()) {
+    left->snapshot_id = (*newest)->snapshot_id;
+    left->sequence = (*newest)->sequence_number;
+  } else if (!main.is_cut) {
+    left->snapshot_id.reset();  // it has no rows
+    left->sequence = 0;
   }
-  if (is_cut) {
-    if (left.opens.empty()) return std::nullopt;
-    // A stream's opens come one after another, so those that end below what is left were all there before it.
-    const auto by_last = [](const auto& a, const auto& b) { return a.second < b.second; };
-    const int64_t newest = std::max_element(left.opens.begin(), left.opens.end(), by_last)->second;
-    for (const auto& [open_id, last] : offsets.opens) {
-      if (last < newest) left.opens.try_emplace(open_id, last);
-    }
-  }
-  for (auto& [open_id, last] : left.opens) last = past_skipped(left, open_id, last);
+  for (auto& [open_id, last] : left->opens) last = past_skipped(*left, open_id, last);
+  keep_latest_opens(*left);
+  std::erase_if(left->skipped, [&](const SkippedRows& range) {
+    const auto known = left->opens.find(range.open_id);
+    if (known != left->opens.end()) return range.since >= known->second;
+    return !left->forgot || range.since >= *left->forgot;
+  });
   return left;
 }
 

@@ -1,11 +1,12 @@
 // What an archive table says of one stream: the property firn.offset.<stream> (P3.3, P10.7). Values only.
 //
 //   {"opens": {"<openId>": "<last>", …}, "forgot": "<number>", "snapshot": <id>, "sequence": <number>,
-//    "skipped": [["<since>", "<until>", "<openId>"], …]}
+//    "skipped": [["<since>", "<until>", "<openId>"], …], "rolledBack": true}
 //
 // "skipped": rows (since, until] of the open that a reset passed over and that were never sent (P10.6), which a reader
 // of a queryable archive takes from the cache (P13.1). Ranges of one open that touch are one; of more than
-// kSkippedKept the lowest are dropped, whose rows leave the cache first.
+// kSkippedKept the lowest are dropped, whose rows leave the cache first. "rolledBack" is never written here: an expiry
+// of the table's snapshots notes it (iceberg/maintain/expire_snapshots.h), since what it takes away is what would tell.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,7 @@ struct StreamOffsets {
   std::optional<int64_t> snapshot_id;    // that brought the stream's last rows; nullopt: it had no rows yet
   int64_t sequence = 0;                  // that snapshot's
   std::vector<SkippedRows> skipped;      // ascending
+  bool was_rolled_back = false;          // an expiry found the snapshot out of main's history; read, never written
 };
 
 std::string offset_property(const std::string& stream);
@@ -42,12 +44,15 @@ StreamOffsets read_offsets(const iceberg::TableMetadata& table, const std::strin
 std::string to_text(const StreamOffsets& offsets);
 
 // Whether the rows that `offsets` tells of are no longer in main's history: a rollback keeps properties and loses rows.
-// Looks no further down than its sequence number; where the history is cut above that, they are taken as there.
+// Looks no further down than its sequence number; where the history is cut above that, they are taken as there (P3.3),
+// unless the expiry that cut it noted that they are not.
 bool is_rolled_back(const iceberg::TableMetadata& table, const StreamOffsets& offsets);
 
-// What main's history still has of the stream after a rollback: its units say in their snapshots' summaries what they
-// brought. Opens of which none is left are gone, where the history is cut only those above the newest that is left.
-// nullopt: it is cut, and none is left, so it cannot be told.
+// What main still has of the stream after a rollback. Its units say in their snapshots' summaries what they brought:
+// each open goes down to where it was before the units between the snapshot named and main's history, and one of which
+// nothing is left is listed with the number that its rows begin behind. Where those snapshots are not all there, or are
+// of opens that are no longer listed, main's history tells, down to its first snapshot. nullopt: that is cut, too, so
+// it cannot be told. What a reset said stands, but for skipped rows that come again with those before them.
 std::optional<StreamOffsets> offsets_in_history(const iceberg::TableMetadata& table, const std::string& stream,
                                                 const StreamOffsets& offsets);
 

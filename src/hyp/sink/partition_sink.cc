@@ -11,6 +11,7 @@
 #include "hyp/cache/legacy_rows.h"
 #include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
+#include "hyp/sink/open_places.h"
 #include "hyp/sink/reset.h"
 #include "hyp/sink/sent_numbers.h"
 #include "hyp/sink/unit.h"
@@ -69,7 +70,7 @@ class PartitionSink {
     load();
     if (is_quiet()) return;
     number_legacy_rows(cache_, run_.partition);  // before anybody asks which opens the partition has
-    if (!watermark_.seq && !watermark_.pending) find_lost_watermark();
+    if (is_lost_) find_lost_watermark();
     check_confirmed(partition_opens(cache_, run_.partition));
     if (watermark_.pending) settle_pending();
     const UnitLimits limits{sink_.unit_rows_max, sink_.unit_bytes_max,
@@ -77,6 +78,14 @@ class PartitionSink {
     while (!is_cancelled()) {
       const Look before = look();
       std::optional<CutUnit> next = cut_unit(cache_, run_.partition, watermark_, limits, options_.counters);
+      if (next) {
+        UnitLimits shorter = limits;
+        shorter.until = destination_.unit_end_max(next->unit, next->first);
+        if (*shorter.until < next->unit.range.until) {
+          next = cut_unit(cache_, run_.partition, watermark_, shorter, options_.counters);
+          if (!next) continue;  // its rows left meanwhile
+        }
+      }
       if (!next) {
         note_waiting();
         if (run_.note.empty() && watermark_.seq) quiet_partitions().note(path_, before);
@@ -121,23 +130,29 @@ class PartitionSink {
       watermark_ = Watermark();
     }
     is_confirmed_here_ = !watermark_.stream.empty();
+    is_lost_ = !watermark_.seq && !watermark_.pending && !is_confirmed_here_;  // else a reset set it to the start
     watermark_.stream = stream_;
     run_.watermark = watermark_.seq;
   }
 
-  // Without a watermark: the destination may have rows all the same, of a watermark that was lost. A partition's rows
-  // are sent in the order of their numbers, so where it has rows of one of our opens, it has all of the opens before:
-  // also of those that it no longer lists (P10.7).
+  // The destination may have rows all the same.
   void find_lost_watermark() {
-    const std::vector<Unit> opens = open_units();
-    const auto newest = destination_.newest_known(opens);
+    const auto newest = newest_sent();
     if (!newest) return;
-    const auto there = destination_.position(opens[*newest]);
-    if (there && there->last > opens[*newest].range.since) go_forward(opens[*newest], *there);
-    if (watermark_.seq) {
-      watermark_.exported_row_count = count_rows(cache_, run_.partition, std::nullopt, watermark_.seq).rows;
-      save();
-    }
+    go_forward(whole_open(cache_, run_.partition, newest->open), *newest->there);
+    watermark_.exported_row_count = count_rows(cache_, run_.partition, std::nullopt, watermark_.seq).rows;
+    watermark_.bytes_since = format_timestamp_ms_utc(now_ms());
+    save();
+  }
+
+  // What a sink without a watermark goes on from.
+  std::optional<OpenPlace> newest_sent() const {
+    std::vector<OpenPlace> places = find_open_places(cache_, run_.partition, destination_);
+    const auto has_some = [](const OpenPlace& place) { return place.there.has_value(); };
+    if (std::none_of(places.begin(), places.end(), has_some)) return std::nullopt;
+    count_open_rows(cache_, run_.partition, places);
+    const auto newest = newest_sent_open(places);
+    return newest ? std::optional(places[*newest]) : std::nullopt;
   }
 
   // What was confirmed must still be there (P10.6). The first unit of an open would not show it: each process that
@@ -207,6 +222,7 @@ class PartitionSink {
         run_.rows += delivered.rows;
         run_.bytes += delivered.bytes;
         watermark_.exported_bytes += delivered.bytes;
+        run_.rows_put_aside += delivered.rows_put_aside;
         if (!delivered.note.empty()) run_.note = delivered.note;
         move_to(unit, unit.range.until, unit.range.since, delivered.rows + delivered.rows_found);
         break;
@@ -220,7 +236,7 @@ class PartitionSink {
         go_forward(unit, *delivered.there);
         return;
     }
-    note_sent(place_, stream_, unit.range.open_id, unit.range.until);
+    note_sent(destination_, run_.partition, stream_, unit.range.open_id, unit.range.until);
     if (options_.progress) options_.progress(run_.partition, unit.range.rows);
   }
 
@@ -243,52 +259,34 @@ class PartitionSink {
   // cache.
   void go_forward(const Unit& unit, const Position& there) {
     check_not_a_copy(unit, there);
-    // No further than our own rows of that open: numbers above them may yet be those of another open here.
-    const auto ours = own_rows(unit, unit.range.since, there.last);
-    int64_t seq = there.last;
-    if (ours.highest != there.last && own_rows(unit, there.last, std::nullopt).rows == 0) {
-      seq = ours.highest.value_or(unit.range.since);
-    }
+    const OpenRange open = open_of(unit);
+    const int64_t seq =
+        watermark_of({open.open_id, unit.range.since, open.until}, there.last, max_seq_of(cache_, run_.partition));
+    const RowCount ours = count_rows(cache_, run_.partition, unit.range.since, std::min(seq, there.last));
     spdlog::warn("sink {}: {} has rows of {} up to {} already; going forward from {} to {}", sink_.name, place_,
                  run_.partition.logical_path(), there.last, unit.range.since, seq);
     run_.recognised_units += 1;
     move_to(unit, seq, seq == there.last ? there.unit_since : std::nullopt, ours.rows);
   }
 
-  // Rows of the unit's open with numbers in (since, until].
-  RowCount own_rows(const Unit& unit, int64_t since, std::optional<int64_t> until) const {
-    int64_t open_until = unit.range.until;
-    for (const OpenRange& open : partition_opens(cache_, run_.partition)) {
-      if (open.open_id == unit.range.open_id) open_until = open.until;
+  // As far as the cache still lists it.
+  OpenRange open_of(const Unit& unit) const {
+    for (OpenRange& open : partition_opens(cache_, run_.partition)) {
+      if (open.open_id == unit.range.open_id) return std::move(open);
     }
-    return count_rows(cache_, run_.partition, since, std::min(open_until, until.value_or(open_until)));
+    return {unit.range.open_id, unit.range.since, unit.range.until};
   }
 
   void check_not_a_copy(const Unit& unit, const std::optional<Position>& there) const {
     if (is_settling_ || !there) return;
-    check_not_of_a_copy(cache_, place_, run_.partition, stream_, unit.range.open_id, there->last);
+    check_not_of_a_copy(cache_, destination_, run_.partition, stream_, unit.range.open_id, there->last);
   }
 
-  // The opens that the partition's rows may belong to, each as a unit of all its rows.
-  std::vector<Unit> open_units() const {
-    std::vector<Unit> units;
-    for (const OpenRange& open : partition_opens(cache_, run_.partition)) {
-      Unit& unit = units.emplace_back(Unit{run_.partition, stream_, {}, open.since_exclusive, std::nullopt});
-      unit.range.open_id = open.open_id;
-      unit.range.since = open.since_exclusive;
-      unit.range.until = open.until;
-      unit.range.start = true;
-    }
-    return units;
-  }
-
-  // Of the newest open that the destination has, if it can tell.
+  // How far the destination is, if it can tell.
   std::optional<int64_t> last_known() const {
     try {
-      const std::vector<Unit> opens = open_units();
-      const auto newest = destination_.newest_known(opens);
-      const auto there = newest ? destination_.position(opens[*newest]) : std::nullopt;
-      return there ? std::optional(there->last) : std::nullopt;
+      const auto newest = newest_sent();
+      return newest ? std::optional(newest->last()) : std::nullopt;
     } catch (const Error&) {  // another error is being told
       return std::nullopt;
     }
@@ -303,16 +301,29 @@ class PartitionSink {
       return count.lowest ? fmt::format("{} (numbers {} to {})", count.rows, *count.lowest, *count.highest)
                           : std::to_string(count.rows);
     };
-    fail(
-        ErrorKind::destination_behind,
-        "{}: of {}, open {}, {}, but rows up to {} were confirmed there: it was removed, rolled back, restored or made "
-        "anew. Nothing is sent, so that no row is missed or doubled. Of the rows that it lacks the cache still has {}, "
-        "and {} that were not sent yet. `{} --to destination` goes on from what is there, and sends both; to send all "
-        "that the cache has to an empty place, give the sink another name and another path",
+    const int64_t confirmed = watermark_.seq.value_or(unit.range.since);
+    const std::string command = reset_command(sink_.name, run_.partition);
+    const std::string found = fmt::format(
+        "{}: of {}, open {}, {}, but rows up to {} were confirmed there: it was {}. Nothing is sent, so that no row is "
+        "missed or doubled. Of the rows that it lacks the cache still has {}, and {} that were not sent yet",
         place_, run_.partition.logical_path(), unit.range.open_id,
-        there ? fmt::format("it has rows up to {}", there->last) : "it has no rows that can be trusted",
-        watermark_.seq.value_or(unit.range.since), numbers(lost), numbers(after),
-        reset_command(sink_.name, run_.partition));
+        there ? fmt::format("it has rows up to {}", there->last) : "it has no rows that can be trusted", confirmed,
+        sink_.kind == SinkKind::forward ? "restored from a backup, or lost its ledger"
+                                        : "removed, rolled back, restored or made anew",
+        numbers(lost), numbers(after));
+    if (sink_.kind == SinkKind::forward) {
+      // Its tables are not its ledger: rows that it flushed before may be in them all the same.
+      fail(ErrorKind::destination_behind,
+           "{}. Look there first: its tables may have rows that its ledger does not know; a `hyp query` of {} on the "
+           "receiver, of this gateway's rows alone, shows them. If they are not there, `{} --to destination` goes on "
+           "from what its ledger has, and sends both. If they are, they would be there twice: `--to {}` counts all "
+           "that was confirmed as sent, and `--to NUMBER` what is in its tables",
+           found, run_.partition.dataset, command, confirmed);
+    }
+    fail(ErrorKind::destination_behind,
+         "{}. `{} --to destination` goes on from what is there, and sends both; to send all that the cache has to an "
+         "empty place, give the sink another name and another path",
+         found, command);
   }
 
   Cache& cache_;
@@ -323,6 +334,7 @@ class PartitionSink {
   const std::string path_, stream_, place_;
   Watermark watermark_;
   bool is_confirmed_here_ = false;  // the watermark names its stream: another system's file says nothing of our offsets
+  bool is_lost_ = false;            // there is no watermark, and no reset said so
   bool is_settling_ = false;        // the unit at hand is of an earlier run's intent
 };
 

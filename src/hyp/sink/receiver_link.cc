@@ -34,6 +34,8 @@ void warn_of_open_token(const SinkConfig& sink) {
     spdlog::warn("sink {}: its token goes to {} unencrypted; use https, or a tunnel", sink.name, url);
 }
 
+int64_t whole_seconds(int64_t wait_ms) { return (wait_ms + 999) / 1000; }
+
 std::optional<int64_t> asked_wait_ms(const HttpAnswer& answer) {
   const auto header = answer.headers.find("retry-after");
   return header == answer.headers.end() ? std::nullopt : parse_retry_after(header->second, now_ms());
@@ -75,8 +77,7 @@ ReceiverLink::ReceiverLink(const SinkConfig& sink, const std::atomic<bool>* canc
 std::string ReceiverLink::token_origin() const {
   const ForwardConfig& forward = sink_.forward;
   if (!forward.token_file.empty()) return "the token of " + forward.token_file;
-  if (!forward.token_env.empty()) return "the token in the environment variable " + forward.token_env;
-  return "no token (the sink has neither \"tokenFile\" nor \"tokenEnv\")";
+  return "the token in the environment variable " + forward.token_env;
 }
 
 void ReceiverLink::read_token() {
@@ -106,6 +107,10 @@ void ReceiverLink::read_token() {
   token_ = token;
 }
 
+void ReceiverLink::tell_wait(const std::string& why, int64_t wait_ms) const {
+  if (tell_) tell_(fmt::format("{}; trying again in {} s", why, whole_seconds(wait_ms)));
+}
+
 std::string ReceiverLink::token() {
   const std::lock_guard guard(mutex_);
   return token_;
@@ -129,9 +134,16 @@ HttpAnswer ReceiverLink::send(const std::string& method, const std::string& url,
     client = std::make_unique<HttpClient>(options);
   }
   HttpAnswer answer = client->send(method, url, headers, body);  // a client that failed is not used again
+  const auto receiver = answer.headers.find("x-hyp-receiver");
   const std::lock_guard guard(mutex_);
+  if (receiver != answer.headers.end()) receiver_id_ = receiver->second;
   idle_.push_back(std::move(client));
   return answer;
+}
+
+std::string ReceiverLink::receiver() {
+  const std::lock_guard guard(mutex_);
+  return receiver_id_.empty() ? url() : receiver_id_;
 }
 
 ReceiverReply ReceiverLink::exchange(const std::string& method, const std::string& path,
@@ -152,13 +164,23 @@ ReceiverReply ReceiverLink::exchange(const std::string& method, const std::strin
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::io) throw;
       reply.may_have_landed_before = true;
-      spdlog::warn("sink {}: {}; trying again", sink_.name, e.what());
-      if (!pressure.wait(std::nullopt))
+      const auto tell = [&](int64_t wait_ms) {
+        spdlog::log(tell_ ? spdlog::level::info : spdlog::level::warn, "sink {}: {}; trying again in {} s", sink_.name,
+                    e.what(), whole_seconds(wait_ms));
+        tell_wait(e.what(), wait_ms);
+      };
+      if (!pressure.wait(std::nullopt, tell))
         throw Error(ErrorKind::io, fmt::format("the receiver was silent for {} s", pressure.waited_ms() / 1000), e);
       continue;
     }
     const int status = reply.answer.status;
     if (status == 401) {
+      if (used.empty())
+        fail(
+            ErrorKind::config,
+            "{}: the receiver wants a token, and the sink has none: name the file that `hyp gateway add` made there as "
+            "\"tokenFile\", or a variable as \"tokenEnv\"",
+            url);
       if (is_token_renewed)
         fail(ErrorKind::config, "{}: the receiver does not know {}: {}", url, token_origin(), message_of(reply.answer));
       is_token_renewed = true;
@@ -167,8 +189,12 @@ ReceiverReply ReceiverLink::exchange(const std::string& method, const std::strin
     }
     if (!says_later(status)) return reply;
     reply.may_have_landed_before |= may_have_taken(status);
-    spdlog::info("sink {}: {} {}: {}; waiting", sink_.name, url, status, message_of(reply.answer));
-    if (!pressure.wait(asked_wait_ms(reply.answer))) {
+    const auto tell = [&](int64_t wait_ms) {
+      spdlog::info("sink {}: {} {}: {}; trying again in {} s", sink_.name, url, status, message_of(reply.answer),
+                   whole_seconds(wait_ms));
+      tell_wait(fmt::format("{} answers {}: {}", url, status, message_of(reply.answer)), wait_ms);
+    };
+    if (!pressure.wait(asked_wait_ms(reply.answer), tell)) {
       fail(reply.may_have_landed_before ? ErrorKind::io : ErrorKind::busy,
            "{}: the receiver takes nothing for now ({}: {}), after {} s of waiting; a later run goes on", url, status,
            message_of(reply.answer), pressure.waited_ms() / 1000);

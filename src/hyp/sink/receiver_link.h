@@ -3,9 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hyp/config.h"
@@ -29,6 +32,10 @@ class ReceiverLink {
   ReceiverReply post(const std::string& path, const std::vector<std::string>& headers, const std::string& body);
   ReceiverReply get(const std::string& path);
   const std::string& url() const { return sink_.forward.url; }
+  // What the receiver last said that it is, whatever its address; until then, the url.
+  std::string receiver();
+  // Destination::tell_waits.
+  void tell_waits(std::function<void(const std::string& text)> tell) { tell_ = std::move(tell); }
 
  private:
   ReceiverReply exchange(const std::string& method, const std::string& path, std::vector<std::string> headers,
@@ -37,12 +44,15 @@ class ReceiverLink {
                   const std::string& body);
   std::string token();
   void read_token();
-  std::string token_origin() const;
+  std::string token_origin() const;  // of a sink that has one
+  void tell_wait(const std::string& why, int64_t wait_ms) const;
 
   SinkConfig sink_;
   const std::atomic<bool>* cancelled_;
+  std::function<void(const std::string& text)> tell_;
   std::mutex mutex_;
   std::string token_;
+  std::string receiver_id_;                        // empty: it never said
   std::vector<std::unique_ptr<HttpClient>> idle_;  // one a thread that sends
 };
 

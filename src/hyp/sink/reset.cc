@@ -8,49 +8,29 @@
 #include <limits>
 #include <memory>
 
-#include <arrow/array.h>
-
-#include "base/arrow_status.h"
+#include "base/civil_time.h"
+#include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "hyp/cache/legacy_rows.h"
 #include "hyp/cache/table_opens.h"
 #include "hyp/cache/visible_schema.h"
 #include "hyp/sink/destination.h"
+#include "hyp/sink/open_places.h"
 #include "hyp/sink/sent_numbers.h"
 #include "hyp/sink/unit.h"
 
 namespace firn::hyp {
 namespace {
 
-void for_each_number(const Cache& cache, const PartitionId& partition, const std::function<void(int64_t)>& visit) {
-  const auto held = cache.hold(partition);
-  if (!held) return;
-  iceberg::ScanOptions scan;
-  scan.columns = {kIngestSeqColumn};
-  const auto rows = iceberg::scan(*held->table.metadata, held->operations->io(), scan);
-  for (std::shared_ptr<arrow::RecordBatch> batch;;) {
-    check(rows->ReadNext(&batch), "read sequence numbers");
-    if (!batch) return;
-    const auto& numbers = static_cast<const arrow::Int64Array&>(*batch->column(0));
-    for (int64_t i = 0; i < numbers.length(); ++i) {
-      if (numbers.IsValid(i)) visit(numbers.Value(i));
-    }
-  }
-}
-
-// An open that the cache has rows of, and what becomes of it.
+// What becomes of an open.
 struct OpenReset {
-  OpenRange open;
-  std::optional<Position> there;
   std::optional<int64_t> to;                    // its last number afterwards; nullopt: as it is
-  int64_t unsent_highest = 0, unsent_rows = 0;  // above `there`, at or below the place
-  int64_t sent_rows = 0;                        // at or below `there`, above where it would be lowered to
-  bool has_sent_above = false;                  // at or below `there`, above the place
+  int64_t unsent_highest = 0, unsent_rows = 0;  // above its last number, at or below the place
+  int64_t sent_rows = 0;                        // at or below its last number, above where it would be lowered to
+  bool has_sent_above = false;                  // at or below its last number, above the place
+  bool has_unsent_above = false;                // above its last number, above the place
   int64_t lowered_to = 0;
-
-  int64_t there_or_start() const { return there ? there->last : open.since_exclusive; }
-  int64_t last() const { return to.value_or(there_or_start()); }
 };
 
 class PartitionResetter {
@@ -71,36 +51,41 @@ class PartitionResetter {
     load();
     find_opens();
     const bool asks = target_.to == ResetTarget::To::destination;
-    if (!asks) {
-      choose_place();
-      choose_steps();
-    }
+    if (!asks) choose_steps();
     find_watermark();
     result_.watermark_before = watermark_.seq;
     result_.watermark_after = after_;
     result_.drops_pending = watermark_.pending.has_value();
     const PartitionId& partition = result_.partition;
     result_.rows_to_send = count_rows(cache_, partition, after_, std::nullopt).rows;
+    result_.is_start = count_rows(cache_, partition, std::nullopt, after_).rows == 0 || !after_;
     if (asks && watermark_.seq && (!after_ || *after_ < *watermark_.seq)) {
       result_.rows_missed = count_rows(cache_, partition, after_, watermark_.seq).rows;
     }
   }
 
   void apply() {
-    if (!opens_.empty()) destination_.trust(unit_of(opens_.back()));
-    for (size_t i = opens_.size(); i-- > 0;) {  // the newest first: a sink that comes in between stops at once
-      if (opens_[i].to && *opens_[i].to < opens_[i].there_or_start()) move(opens_[i]);
-    }
-    for (OpenReset& open : opens_) {  // the oldest first: where rows of an open are, so are those of the opens before
-      if (open.to && *open.to > open.there_or_start()) move(open);
-    }
     Watermark moved = watermark_;
     moved.stream = stream_;
     moved.seq = after_;
     moved.last_unit = last_unit_;
     moved.pending.reset();
+    // Retention trusts the watermark (P8): rows that are to come again must not leave as sent once they count as unsent
+    // at the destination. A sink that comes in between goes forward to what is there.
+    if (watermark_.seq && (!after_ || *after_ < *watermark_.seq)) {
+      fault_point("sink.before-reset-lowered");
+      save_watermark(path_, moved);
+    }
+    if (has_rows()) destination_.trust(unit_of(places_.size() - 1));
+    for (size_t i = places_.size(); i-- > 0;) {  // the newest first: whatever is left is a whole beginning
+      if (steps_[i].to && *steps_[i].to < places_[i].last()) move(i);
+    }
+    for (size_t i = 0; i < places_.size(); ++i) {  // the oldest first: where rows of an open are, so are those before
+      if (steps_[i].to && *steps_[i].to > places_[i].last()) move(i);
+    }
     if (target_.to == ResetTarget::To::destination && !watermark_.seq && after_) {
       moved.exported_row_count = count_rows(cache_, result_.partition, std::nullopt, after_).rows;
+      moved.bytes_since = format_timestamp_ms_utc(now_ms());
     }
     fault_point("sink.before-reset-watermark");
     save_watermark(path_, moved);
@@ -123,124 +108,143 @@ class PartitionResetter {
   }
 
   // A unit of the open, from where the destination has it.
-  Unit unit_of(const OpenReset& open) const {
-    Unit unit{result_.partition, stream_, {}, open.open.since_exclusive, std::nullopt};
-    unit.range.open_id = open.open.open_id;
-    unit.range.since = open.there_or_start();
-    unit.range.until = open.to.value_or(open.open.until);
-    unit.range.start = !open.there;
+  Unit unit_of(size_t i) const {
+    Unit unit = whole_open(cache_, result_.partition, places_[i].open);
+    unit.range.since = places_[i].last();
+    unit.range.until = steps_[i].to.value_or(places_[i].open.until);
+    unit.range.start = !places_[i].there;
     return unit;
   }
 
+  bool has_rows() const {
+    return std::any_of(places_.begin(), places_.end(), [](const OpenPlace& place) { return place.rows > 0; });
+  }
+
   void find_opens() {
-    const std::vector<OpenRange> all = partition_opens(cache_, result_.partition);
-    std::vector<bool> has_rows(all.size(), false);
-    for_each_number(cache_, result_.partition, [&](int64_t seq) {
-      newest_row_ = std::max(newest_row_.value_or(seq), seq);
-      const auto open = std::lower_bound(all.begin(), all.end(), seq,
-                                         [](const OpenRange& range, int64_t number) { return range.until < number; });
-      if (open != all.end() && open->since_exclusive < seq) has_rows[static_cast<size_t>(open - all.begin())] = true;
-    });
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!has_rows[i]) continue;
-      OpenReset& open = opens_.emplace_back();
-      open.open = all[i];
-      open.there = position_of(open);
-      if (open.there) {
-        check_not_of_a_copy(cache_, place_, result_.partition, stream_, open.open.open_id, open.there->last);
+    places_ = find_open_places(cache_, result_.partition, destination_);
+    steps_.resize(places_.size());
+    count_open_rows(cache_, result_.partition, places_);
+    for (const OpenPlace& place : places_) {
+      if (place.there) {
+        check_not_of_a_copy(cache_, destination_, result_.partition, stream_, place.open.open_id, place.there->last);
       }
     }
+    if (!has_rows()) return;
+    if (target_.to == ResetTarget::To::destination) {
+      destination_.position(unit_of(places_.size() - 1));  // throws where it cannot tell; else a person says it now
+    }
     const auto held = cache_.hold(result_.partition);
-    if (!opens_.empty() && held && without_hidden(held->table.metadata->schema()).fields().empty()) {
+    if (held && without_hidden(held->table.metadata->schema()).fields().empty()) {
       fail(ErrorKind::invalid_argument,
            "{}: none of its rows has a column with a value yet, so nothing was or will be sent of them; reset it later",
            result_.partition.logical_path());
     }
   }
 
-  std::optional<Position> position_of(const OpenReset& open) {
-    try {
-      return destination_.position(unit_of(open));
-    } catch (const Error& e) {
-      // A person says now what it counts as.
-      if (e.kind() != ErrorKind::destination_forgot || target_.to == ResetTarget::To::destination) throw;
-      return std::nullopt;
-    }
-  }
-
-  void choose_place() {
-    constexpr int64_t kBelowAll = std::numeric_limits<int64_t>::min();
+  // Rows at or below it count as sent.
+  int64_t place() const {
     switch (target_.to) {
       case ResetTarget::To::start:
-        place_seq_ = kBelowAll;
-        break;
+        return std::numeric_limits<int64_t>::min();
       case ResetTarget::To::number:
-        place_seq_ = std::min(target_.seq, newest_row_.value_or(kBelowAll));
         break;
       default:
-        place_seq_ = newest_row_.value_or(kBelowAll);
+        return std::numeric_limits<int64_t>::max();
     }
+    const int64_t first = places_.empty() ? 1 : std::min<int64_t>(1, places_.front().open.since_exclusive + 1);
+    if (target_.seq < first) {
+      fail(ErrorKind::invalid_argument,
+           "--to {}: the first number of {} is {}; to send all that the cache has, say --to start", target_.seq,
+           result_.partition.logical_path(), first);
+    }
+    return target_.seq;
   }
 
   void choose_steps() {
-    for (OpenReset& open : opens_) {
-      const int64_t wanted = std::clamp(place_seq_, open.open.since_exclusive, open.open.until);
-      open.lowered_to = open.there && open.there->last > wanted ? destination_.end_at_or_below(unit_of(open), wanted)
-                                                                : open.there_or_start();
+    const int64_t place_seq = place();
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const OpenPlace& place = places_[i];
+      const int64_t wanted = std::clamp(place_seq, place.open.since_exclusive, place.open.until);
+      const bool may_be_lowered = place.there && place.there->last > wanted && place.rows > 0;
+      steps_[i].lowered_to = may_be_lowered ? destination_.end_at_or_below(unit_of(i), wanted) : place.last();
     }
     for_each_number(cache_, result_.partition, [&](int64_t seq) {
-      const auto open = std::find_if(opens_.begin(), opens_.end(), [&](const OpenReset& one) {
-        return one.open.since_exclusive < seq && seq <= one.open.until;
-      });
-      if (open == opens_.end()) return;
-      if (seq > open->there_or_start()) {
-        if (seq > place_seq_) return;
-        open->unsent_rows += 1;
-        open->unsent_highest = open->unsent_rows == 1 ? seq : std::max(open->unsent_highest, seq);
-      } else if (seq > open->lowered_to) {
-        open->sent_rows += 1;
-        open->has_sent_above = open->has_sent_above || seq > place_seq_;
+      OpenPlace* place = open_of(places_, seq);
+      if (place == nullptr) return;
+      OpenReset& step = steps_[static_cast<size_t>(place - places_.data())];
+      if (seq > place->last()) {
+        if (seq > place_seq) {
+          step.has_unsent_above = true;
+          return;
+        }
+        step.unsent_rows += 1;
+        step.unsent_highest = step.unsent_rows == 1 ? seq : std::max(step.unsent_highest, seq);
+      } else if (seq > step.lowered_to) {
+        step.sent_rows += 1;
+        step.has_sent_above = step.has_sent_above || seq > place_seq;
       }
     });
-    for (OpenReset& open : opens_) {
-      if (open.unsent_rows > 0) {
-        open.to = open.unsent_highest;
-        result_.rows_skipped += open.unsent_rows;
-      } else if (open.has_sent_above) {
-        open.to = open.lowered_to;
-        result_.rows_repeated += open.sent_rows;
+    int64_t rows_forgotten = 0;
+    for (size_t i = 0; i < places_.size(); ++i) {
+      OpenReset& step = steps_[i];
+      if (!places_[i].is_known) {
+        if (step.has_unsent_above) fail_forgotten(places_[i]);
+        rows_forgotten += step.unsent_rows;
+      } else if (step.unsent_rows > 0) {
+        step.to = step.unsent_highest;
+        result_.rows_skipped += step.unsent_rows;
+      } else if (step.has_sent_above) {
+        step.to = step.lowered_to;
+        result_.rows_repeated += step.sent_rows;
       }
     }
+    if (rows_forgotten > 0) {
+      result_.note += fmt::format("{}{} rows are of processes that the destination no longer lists: they count as sent",
+                                  result_.note.empty() ? "" : "; ", rows_forgotten);
+    }
+  }
+
+  [[noreturn]] void fail_forgotten(const OpenPlace& place) const {
+    fail(ErrorKind::destination_forgot,
+         "{}: it keeps the latest {} opens of a stream, and takes no rows of open {} (up to {}) any more, which it no "
+         "longer lists. Reset to a number that is not below these; or send all to another place, under another name",
+         place_, kOpensKept, place.open.open_id, place.highest_row.value_or(place.open.since_exclusive));
   }
 
   // The newest open that the destination then has rows of tells how far the sink is.
   void find_watermark() {
-    for (size_t i = opens_.size(); i-- > 0;) {
-      const OpenReset& open = opens_[i];
-      const int64_t since = open.open.since_exclusive, last = open.last();
-      if (last <= since) continue;
-      // No further than our own rows of it: numbers above them may yet be those of another open here.
-      const RowCount ours = count_rows(cache_, result_.partition, since, std::min(last, open.open.until));
-      const bool goes_on =
-          last < open.open.until && count_rows(cache_, result_.partition, last, open.open.until).rows > 0;
-      after_ = ours.highest == last || goes_on ? last : ours.highest.value_or(since);
-      last_unit_ = SentUnit{open.open.open_id, std::nullopt};
-      if (!open.to && after_ == last) last_unit_->since = open.there->unit_since;
-      if (open.to && *open.to > open.there_or_start()) last_unit_->since = open.there_or_start();
-      return;
+    std::vector<OpenPlace> after = places_;
+    for (size_t i = 0; i < after.size(); ++i) {
+      OpenPlace& place = after[i];
+      if (steps_[i].to) {
+        std::optional<int64_t> unit_since;
+        if (*steps_[i].to > place.last()) unit_since = place.last();
+        place.there = Position{*steps_[i].to, unit_since};
+      } else if (!place.is_known && place.highest_row && target_.to != ResetTarget::To::destination) {
+        place.there = Position{*place.highest_row, std::nullopt};  // it counts as sent
+      }
     }
+    count_open_rows(cache_, result_.partition, after);
+    const auto newest = newest_sent_open(after);
+    if (!newest) return;
+    const OpenPlace& place = after[*newest];
+    after_ = watermark_of(place.open, place.last(), max_seq_of(cache_, result_.partition));
+    last_unit_ = SentUnit{place.open.open_id, std::nullopt};
+    if (after_ == place.last()) last_unit_->since = place.there->unit_since;
   }
 
-  void move(OpenReset& open) {
-    const std::optional<int64_t> from = open.there ? std::optional(open.there->last) : std::nullopt;
-    int64_t last = *open.to;
-    if (!destination_.reset(unit_of(open), from, last) || last != *open.to) {
+  void move(size_t i) {
+    const OpenPlace& place = places_[i];
+    const std::optional<int64_t> from = place.there ? std::optional(place.there->last) : std::nullopt;
+    const int64_t to = *steps_[i].to;
+    int64_t last = to;
+    if (!destination_.reset(unit_of(i), from, last) || last != to) {
       fail(ErrorKind::busy,
            "{}: what it has of {}, open {}, changed while the sink was being reset: another copy of this cache sends "
            "there. Look again, with --dry-run",
-           place_, result_.partition.logical_path(), open.open.open_id);
+           place_, result_.partition.logical_path(), place.open.open_id);
     }
-    note_sent(place_, stream_, open.open.open_id, last);
+    note_sent(destination_, result_.partition, stream_, place.open.open_id, last);
   }
 
   Cache& cache_;
@@ -250,9 +254,8 @@ class PartitionResetter {
   PartitionReset& result_;
   const std::string path_, stream_, place_;
   Watermark watermark_;
-  std::vector<OpenReset> opens_;  // that the cache has rows of, ascending
-  std::optional<int64_t> newest_row_;
-  int64_t place_seq_ = 0;
+  std::vector<OpenPlace> places_;  // ascending
+  std::vector<OpenReset> steps_;   // one each
   std::optional<int64_t> after_;
   std::optional<SentUnit> last_unit_;
 };

@@ -36,18 +36,19 @@ SentNumbers& sent_numbers() {
 
 }  // namespace
 
-void note_sent(const std::string& place, const std::string& stream, const std::string& open_id, int64_t last) {
-  sent_numbers().note(place + "/" + stream, open_id, last);
+void note_sent(Destination& destination, const PartitionId& partition, const std::string& stream,
+               const std::string& open_id, int64_t last) {
+  sent_numbers().note(destination.identity(partition) + "/" + stream, open_id, last);
 }
 
-void check_not_of_a_copy(const Cache& cache, const std::string& place, const PartitionId& partition,
+void check_not_of_a_copy(const Cache& cache, Destination& destination, const PartitionId& partition,
                          const std::string& stream, const std::string& open_id, int64_t last) {
   if (open_id != cache.sequence().open_id()) return;
-  if (sent_numbers().covers(place + "/" + stream, open_id, last)) return;
+  if (sent_numbers().covers(destination.identity(partition) + "/" + stream, open_id, last)) return;
   fail(ErrorKind::already_exists,
        "{}: it has rows of {} up to {} under the open {} of this very process, which did not send them: a copy of this "
        "running process (of its machine) sends to the same place. Stop one of the two, and start the other anew",
-       place, partition.logical_path(), last, open_id);
+       destination.describe(partition), partition.logical_path(), last, open_id);
 }
 
 }  // namespace firn::hyp

@@ -6,14 +6,17 @@
 #include <string>
 
 #include "hyp/cache/cache.h"
+#include "hyp/sink/destination.h"
 
 namespace firn::hyp {
 
-// `stream`'s rows of the open are at `place` up to `last`, by this process's doing. Thread-safe.
-void note_sent(const std::string& place, const std::string& stream, const std::string& open_id, int64_t last);
+// `stream`'s rows of the open are at the destination up to `last`, by this process's doing. Thread-safe.
+void note_sent(Destination& destination, const PartitionId& partition, const std::string& stream,
+               const std::string& open_id, int64_t last);
 
-// Throws already_exists if the open is this process's own and `place` has numbers of it that this process did not send.
-void check_not_of_a_copy(const Cache& cache, const std::string& place, const PartitionId& partition,
+// Throws already_exists if the open is this process's own and the destination has numbers of it that this process did
+// not send there: that it sent them elsewhere is no proof, a copy may have been first here with others.
+void check_not_of_a_copy(const Cache& cache, Destination& destination, const PartitionId& partition,
                          const std::string& stream, const std::string& open_id, int64_t last);
 
 }  // namespace firn::hyp

@@ -142,8 +142,10 @@ std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, cons
          "backup",
          partition.logical_path(), first, cache.config().cache_root);
   }
+  const int64_t until = std::min(open->until, limits.until.value_or(open->until));
+  if (first > until) return std::nullopt;
   Cutter cutter(limits);
-  while (batch && cutter.take(*batch, open->until)) batch = reader.next();
+  while (batch && cutter.take(*batch, until)) batch = reader.next();
 
   Unit unit{
       partition, stream_of(cache.sequence().cache_id(), partition), {}, open->since_exclusive, watermark.last_unit};
@@ -157,7 +159,7 @@ std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, cons
   for (const iceberg::Field& field : reader.schema().fields()) unit.range.columns.push_back({field.name, field.type});
   UnitRows rows =
       cutter.is_held() ? UnitRows(reader.schema(), cutter.held()) : UnitRows(cache, partition, unit.range, counters);
-  return CutUnit{std::move(unit), std::move(rows)};
+  return CutUnit{std::move(unit), std::move(rows), first};
 }
 
 Unit pending_unit(Cache& cache, const PartitionId& partition, const Watermark& watermark) {

@@ -48,10 +48,12 @@ struct UnitLimits {
   int64_t rows_max = 0;
   int64_t bytes_max = 0;              // of Arrow buffers
   int64_t held_bytes_max = 64 << 20;  // kept in memory until they are sent; of bigger units the rows are read twice
+  std::optional<int64_t> until;       // no row above it
 };
 struct CutUnit {
   Unit unit;  // without a key
   UnitRows rows;
+  int64_t first = 0;  // number of the first row
 };
 // The next unit above the watermark: rows of one open, at least one and within the limits, and never some of several
 // rows that share a number (P9.1). nullopt: nothing is new, or the partition has no column yet: a row is nothing at a

@@ -59,6 +59,7 @@ Watermark parse_watermark(const std::string& text, const std::string& path) {
   if (const Json* continuation = find_member(json, "continuation")) watermark.seq = get_seq(*continuation, "seq", path);
   watermark.exported_row_count = find_int64(json, "exportedRowCount", path).value_or(0);
   watermark.exported_bytes = find_int64(json, "exportedBytes", path).value_or(0);
+  watermark.bytes_since = find_string(json, "exportedBytesSince", path).value_or("");
   watermark.updated_at = find_string(json, "updatedAt", path).value_or("");
   watermark.shipped_at = find_string(json, "shippedAt", path).value_or("");
   watermark.stream = find_string(json, "stream", path).value_or("");
@@ -113,6 +114,7 @@ void save_watermark(const std::string& path, const Watermark& watermark) {
   if (watermark.seq) json["continuation"] = {{"v", 1}, {"seq", std::to_string(*watermark.seq)}};
   json["exportedRowCount"] = watermark.exported_row_count;
   json["exportedBytes"] = watermark.exported_bytes;
+  if (!watermark.bytes_since.empty()) json["exportedBytesSince"] = watermark.bytes_since;
   json["updatedAt"] = format_timestamp_ms_utc(now_ms());
   if (!watermark.shipped_at.empty()) json["shippedAt"] = watermark.shipped_at;
   json["stream"] = watermark.stream;

@@ -40,9 +40,11 @@ struct Watermark {
   std::optional<int64_t> seq;  // every row at or below it is at the destination; nullopt: nothing yet
   int64_t exported_row_count = 0;
   int64_t exported_bytes = 0;
-  std::string updated_at;  // ISO 8601
-  std::string shipped_at;  // ISO 8601: when a unit was last confirmed; empty: never, or a file that does not say
-  std::string stream;      // P10.5; empty: a file without one, as the specification alone has it
+  std::string bytes_since;  // ISO 8601: exported_bytes counts from here on, when the destination told how far the sink
+                            // was; empty: from the first row on
+  std::string updated_at;   // ISO 8601
+  std::string shipped_at;   // ISO 8601: when a unit was last confirmed; empty: never, or a file that does not say
+  std::string stream;       // P10.5; empty: a file without one, as the specification alone has it
   std::optional<SentUnit> last_unit;
   std::optional<PendingUnit> pending;
 };

@@ -179,6 +179,45 @@ void clean_schemas(TableMetadata& next, std::vector<int32_t>& removed) {
   next.schemas = std::move(kept);
 }
 
+// The snapshots that main's history has, and where it is cut, the sequence number there.
+struct MainHistory {
+  std::set<int64_t> ids;
+  std::optional<int64_t> cut_at;
+};
+
+MainHistory main_history(const TableMetadata& base) {
+  MainHistory history;
+  const std::vector<int64_t> ids = ancestor_ids(base, base.current_snapshot_id);
+  history.ids.insert(ids.begin(), ids.end());
+  const Snapshot* last = ids.empty() ? nullptr : base.find_snapshot(ids.back());
+  if (last != nullptr && last->parent_snapshot_id) history.cut_at = last->sequence_number;
+  return history;
+}
+
+// An exporter takes rows as there where the history is cut above the snapshot that it named (hyp/sink/offsets.h).
+void note_rollbacks(TableMetadata& next) {
+  std::optional<MainHistory> main;
+  for (auto& [name, text] : next.properties) {
+    if (!name.starts_with("firn.offset.")) continue;
+    Json offset = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const auto id = offset.is_object() ? offset.find("snapshot") : offset.end();
+    if (id == offset.end() || !id->is_number_integer()) continue;  // no rows yet, or not to be read: its owner says so
+    const Snapshot* named = next.find_snapshot(id->get<int64_t>());
+    if (named == nullptr) continue;
+    if (!main) main = main_history(next);
+    const bool is_there = main->ids.contains(named->snapshot_id);
+    if (!is_there && main->cut_at && *main->cut_at > named->sequence_number) continue;  // nobody can tell
+    const auto noted = offset.find("rolledBack");
+    if ((noted != offset.end() && *noted == true) == !is_there) continue;
+    if (is_there) {  // main was moved forward again
+      offset.erase("rolledBack");
+    } else {
+      offset["rolledBack"] = true;
+    }
+    text = offset.dump();
+  }
+}
+
 void clean_specs(TableMetadata& next, FileIO& io, int threads, std::vector<int32_t>& removed) {
   if (next.partition_specs.size() < 2) return;
   std::set<int32_t> used = {next.default_spec_id};
@@ -208,6 +247,7 @@ class Expiry {
     // A try whose answer was lost may have landed, so that the next one finds nothing: what any of them took counts.
     for (const int64_t id : ids) taken_.emplace(id, *next.find_snapshot(id));
     note_statistics(next, ids);
+    if (!ids.empty()) note_rollbacks(next);
     for (const std::string& name : policy.expired_refs()) remove_ref(next, name);
     remove_snapshots(next, ids);
     if (options_.clean_expired_metadata) {

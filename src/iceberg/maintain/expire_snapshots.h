@@ -44,6 +44,10 @@ struct ExpireResult {
 // spelled. What a crash in between leaves is named by nothing and falls to orphan removal.
 //   Read are: the manifest lists, manifests that only expired snapshots have, and kept manifests until all of those
 // files are found again.
+//   That commit also notes in the properties firn.offset.*, JSON with a "snapshot" that an exporter's rows rest on,
+//   with
+// "rolledBack": true where the base lists that snapshot and main's history does not lead to it: what is left afterwards
+// would not tell.
 //   Throws invalid_argument where gc.enabled is false (files may be another table's), or a ref or `keep` names one of
 // snapshot_ids; not_found for one that is not there; what commit_metadata throws. After the commit: what reading kept
 // manifests throws, and then nothing of that pass was removed. Manifests of expired snapshots that are gone are passed

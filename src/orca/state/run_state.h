@@ -208,7 +208,7 @@ struct RunView {
   std::vector<StepView> steps;
   std::vector<FailureView> failures;  // at most `failures_max`
   std::vector<RunningView> running;
-  int64_t runners = 0;  // with a lease
+  int64_t runners = 0;  // with a lease, and not known to be dead
   int64_t now_ms = 0;   // the database's
 };
 RunView view_run(Database& database, const RunRow& run, int64_t failures_max);

@@ -62,9 +62,9 @@ RunView view_run(Database& database, const RunRow& run, int64_t failures_max) {
   }
   const SqlResult running = database.run(
       "select p.step, p.partition_key, p.runner, coalesce(r.host, ''), p.attempt, p.started_ms,"
-      " case when coalesce(r.lease_until_ms, 0) > orca_now() then 0 else 1 end from orca_partitions as p left join "
-      "orca_runners"
-      " as r on r.id = p.runner where p.run_id = ?1 and p.status = 'running' order by p.started_ms",
+      " case when coalesce(r.lease_until_ms, 0) > orca_now() then 0 else 1 end, coalesce(r.process, '') from "
+      "orca_partitions as p left join orca_runners as r on r.id = p.runner where p.run_id = ?1 and p.status = "
+      "'running' order by p.started_ms",
       {run.id});
   for (const SqlRow& row : running.rows) {
     view.running.push_back({.step = view.steps.at(static_cast<size_t>(row.integer(0))).name,
@@ -73,12 +73,14 @@ RunView view_run(Database& database, const RunRow& run, int64_t failures_max) {
                             .host = row.text(3),
                             .attempt = row.integer(4),
                             .started_ms = row.integer(5),
-                            .lease_over = row.integer(6) != 0});
+                            .lease_over = row.integer(6) != 0 || is_dead_process(row.text(7))});
   }
-  const SqlResult runners = database.run(
-      "select count(*), orca_now() from orca_runners where run_id = ?1 and lease_until_ms > orca_now()", {run.id});
-  view.runners = runners.rows.at(0).integer(0);
-  view.now_ms = runners.rows.at(0).integer(1);
+  const SqlResult runners =
+      database.run("select process from orca_runners where run_id = ?1 and lease_until_ms > orca_now()", {run.id});
+  for (const SqlRow& row : runners.rows) {
+    if (!is_dead_process(row.text(0))) ++view.runners;
+  }
+  view.now_ms = database.run("select orca_now()").rows.at(0).integer(0);
   return view;
 }
 

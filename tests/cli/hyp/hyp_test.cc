@@ -117,7 +117,7 @@ TEST_F(Hyp, RejectsAreShownInTheOrderOfTheLinesAndTheRestCounted) {
   write("bad.ndjson", text);
   const ProgramResult result = hyp({"ingest", "events", folder_ / "bad.ndjson"});
   EXPECT_EQ(result.status, 3);
-  EXPECT_THAT(result.out, AllOf(HasSubstr("took 16 lines"), HasSubstr("1 rows were added to the cache"),
+  EXPECT_THAT(result.out, AllOf(HasSubstr("took 16 lines"), HasSubstr("1 row was added to the cache"),
                                 HasSubstr("15 rows were rejected"), HasSubstr("… and 5 more")));
   size_t at = 0;
   for (int line = 2; line <= 11; ++line) {
@@ -221,6 +221,29 @@ TEST_F(Hyp, DatasetsThatAreOnlySpooledAreInTheStatus) {
   EXPECT_EQ(Json::parse(output_of({"status", "--json"}))["spooledLines"]["events"], 2);
 }
 
+TEST_F(Hyp, RejectsAreInTheStatusEvenOfADatasetThatHasNothingElse) {
+  write("hyp.json", "{}");
+  EXPECT_THAT(output_of({"status"}), Not(HasSubstr("rejects")));
+  EXPECT_EQ(hyp({"ingest", "events"}, "{\"n\":1}\nno row\n{\"n\":\"x\"}\n").status, 3);
+  EXPECT_EQ(hyp({"ingest", "other"}, "no row\n").status, 3);
+  const std::string file = folder_ / ".hyp/cache/rejects/events.ndjson";
+  EXPECT_THAT(output_of({"status"}), AllOf(HasSubstr("events: 2 lines in " + file), HasSubstr("other: 1 line in ")));
+  const Json rejects = Json::parse(output_of({"status", "--json"}))["rejects"];
+  EXPECT_EQ(rejects["events"], (Json{{"lines", 2}, {"file", file}}));
+  EXPECT_EQ(rejects["other"]["lines"], 1);
+}
+
+TEST_F(Hyp, WhatAnEarlierCommandLeftIsNotCountedAsThisOnes) {
+  write("hyp.json", "{}");
+  output_of({"ingest", "events", "--no-flush"}, "{\"n\":1}\nno row\n");
+  const ProgramResult result = hyp({"ingest", "events"}, "{\"n\":2}\n");
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("took 1 line"), HasSubstr("the flush added 2 rows to the cache, of all that was spooled"),
+            HasSubstr("1 row, of all that was spooled, was rejected"), HasSubstr("  source default, line 2: ")));
+}
+
 TEST_F(Hyp, AMisspeltDatasetOfASinkIsWarnedOf) {
   write("hyp.json", R"({"sinks": [{"name": "objects", "type": "blob", "path": "objects", "datasets": ["evnts"]}]})");
   output_of({"ingest", "events", "-"}, "{\"n\":1}\n");
@@ -275,6 +298,15 @@ TEST_F(HypDaemon, PathsOfTheCallersOwnDescriptorsAreTheCallers) {
 }
 
 // The daemon owns the cache, so it is the one that purges, and what it still has in its spool goes, too.
+TEST_F(HypDaemon, AnIngestTellsAFlushesNumbersAsThoseOfAllThatWasSpooled) {
+  write("hyp.json", "{\"listen\": \"\", \"flushIntervalMs\": 3600000}");
+  start();
+  output_of({"ingest", "events", "--no-flush"}, "{\"n\":1}\n{\"n\":2}\n");
+  EXPECT_THAT(
+      output_of({"ingest", "events"}, "{\"n\":3}\n"),
+      AllOf(HasSubstr("took 1 line"), HasSubstr("the flush added 3 rows to the cache, of all that was spooled")));
+}
+
 TEST_F(HypDaemon, APurgeGoesThroughTheDaemonAndLeavesNoRowInAnyFile) {
   write("hyp.json", R"({"listen": "", "flushIntervalMs": 3600000,
     "sinks": [{"name": "out", "type": "blob", "path": "out", "format": "jsonl", "compression": "none"}]})");

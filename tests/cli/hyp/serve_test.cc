@@ -121,6 +121,11 @@ TEST_F(HypServe, ATokenIsShownOnceAndAMistakeSaysWhatToDo) {
   EXPECT_EQ(hyp({"gateway", "remove", "edge-2"}).status, 1);
   EXPECT_EQ(hyp({"gateway"}).status, 2);
   EXPECT_EQ(hyp({"gateway", "add"}).status, 2);
+  EXPECT_THAT(output_of({"gateway", "rotate", "edge-1", "--token-file", folder_ / "token"}),
+              AllOf(HasSubstr(folder_ / "token"), HasSubstr("tokenFile")));
+  EXPECT_EQ(trimmed(make_local_file_io()->read(folder_ / "token")).size(), 43U);
+  EXPECT_THAT(hyp({"gateway", "add", "edge-3", "--token-file", folder_ / "token"}).err, HasSubstr("already"));
+  EXPECT_EQ(hyp({"gateway", "remove", "edge-1", "--token-file", "x"}).status, 2);
   EXPECT_EQ(hyp({"gateway", "remove", "edge-1"}).status, 0);
   EXPECT_THAT(output_of({"gateway", "list"}), HasSubstr("there is no gateway"));
 }

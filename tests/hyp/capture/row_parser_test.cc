@@ -370,8 +370,21 @@ TEST(RowParser, NewColumnsAreReportedOnceTheyDecideAType) {
   const ParsedRows rows = parse(R"({"new":{"x":1},"a":5})", schema);
   EXPECT_EQ(cell(rows, "a", 0), "5");
   EXPECT_EQ(rows.batch->num_columns(), 2);
-  EXPECT_THAT(rejection(R"({"new":null})", schema, {.new_columns_rejected = true}), HasSubstr("new: "));
+  EXPECT_THAT(rejection(R"({"new":0})", schema, {.new_columns_rejected = true}), HasSubstr("new: "));
+  EXPECT_THAT(rejection(R"({"new":[]})", schema, {.new_columns_rejected = true}), HasSubstr("new: "));
   EXPECT_THAT(rejection(R"({"s":{"y":1}})", schema, {.new_columns_rejected = true}), HasSubstr("s.y: "));
+}
+
+TEST(RowParser, ANullColumnThatIsNotTakenIsAsGoodAsAbsent) {
+  const Schema schema = schema_of({{"a", "long"}, {"s", "struct<x: long>"}});
+  const RowParserOptions strict = {.new_columns_rejected = true};
+  const ParsedRows rows = parse(R"({"new":null,"a":5,"s":{"y":null,"x":1}})", schema, strict);
+  EXPECT_EQ(cell(rows, "a", 0), "5");
+  EXPECT_FALSE(rows.has_new_columns);
+  EXPECT_EQ(rows.rejected.size(), 0u);
+  EXPECT_THAT(rejection(R"({"new":nul})", schema, strict), HasSubstr("expected a value"));
+  EXPECT_THAT(rejection(R"({"new":null,"new":null})", schema, strict), HasSubstr("twice"));
+  EXPECT_THAT(rejection(R"({"_hyp_x":null})", schema, strict), HasSubstr("reserved"));
 }
 
 TEST(RowParser, ReservedAndCollidingNamesAreRejected) {

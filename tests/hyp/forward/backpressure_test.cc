@@ -60,6 +60,19 @@ TEST(Backpressure, WaitsAsAskedWithinItsFiveMinutes) {
   EXPECT_EQ(waits.waits_ms, (std::vector<int64_t>{7'000, 30'000, 200'000}));
 }
 
+TEST(Backpressure, TellsHowLongItWaitsBeforeItDoes) {
+  Waits waits;
+  std::vector<int64_t> told_ms;
+  const auto tell = [&](int64_t ms) {
+    EXPECT_EQ(waits.waits_ms.size(), told_ms.size());
+    told_ms.push_back(ms);
+  };
+  waits.pressure.wait(7'000, tell);
+  waits.pressure.wait(std::nullopt, tell);
+  EXPECT_FALSE(waits.pressure.wait(300'000, tell));
+  EXPECT_EQ(told_ms, waits.waits_ms) << "nothing of a wait that is none";
+}
+
 TEST(Backpressure, EndsSoonAfterItIsToldTo) {
   std::atomic<bool> cancelled{false};
   Backpressure pressure(&cancelled);

@@ -153,6 +153,17 @@ TEST(Forward, ARefusedTokenIsReadOnceMore) {
   EXPECT_TRUE(box.waits_ms.empty());
 }
 
+TEST(Forward, ASinkWithoutATokenIsToldHowToHaveOne) {
+  ForwardBox box;
+  box.receiver.set_token("secret");
+  box.ingest_rows(numbered(1, 1));
+  const PartitionRun run = box.failed_run();
+  EXPECT_EQ(run.error_kind, "config");
+  EXPECT_TRUE(has(run.error, "the receiver wants a token, and the sink has none")) << run.error;
+  EXPECT_TRUE(has(run.error, "tokenFile") && has(run.error, "tokenEnv")) << run.error;
+  EXPECT_EQ(box.proxy.requests().size(), 1u);
+}
+
 TEST(Forward, ATokenComesFromTheEnvironmentToo) {
   ForwardBox box;
   box.receiver.set_token("secret");

@@ -1,6 +1,8 @@
 // The server over TLS.
 #include <openssl/ssl.h>
 
+#include <atomic>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -16,6 +18,8 @@
 namespace firn::hyp {
 namespace {
 
+namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 struct TlsBox {
@@ -85,7 +89,7 @@ TEST(Tls, WhoDoesNotSpeakItIsClosedAndToldOf) {
                                                         }});
   RawClient plain(server.port());
   plain.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-  EXPECT_THAT(plain.receive(), Not(HasSubstr("HTTP/1.1")));
+  EXPECT_THAT(plain.receive(), AllOf(HasSubstr("HTTP/1.1 400"), HasSubstr("https://"))) << "what would have served it";
   RawClient silent(server.port());
   EXPECT_EQ(silent.receive(), "");
   EXPECT_TRUE(can_connect(server.port(), TLS1_3_VERSION));
@@ -93,6 +97,52 @@ TEST(Tls, WhoDoesNotSpeakItIsClosedAndToldOf) {
   ASSERT_EQ(problems.size(), 2U);
   EXPECT_THAT(problems[0], HasSubstr("TLS handshake failed"));
   EXPECT_THAT(problems[1], HasSubstr("it took too long"));
+}
+
+TEST(Tls, WhoTrustsAnotherIsToldOfTheCaFile) {
+  TlsBox box, other;
+  const HttpServer server(box.options, size_of_body);
+  HttpClientOptions options;
+  options.ca_file = other.options.cert_file;
+  try {
+    HttpClient(options).send("GET", fmt::format("https://localhost:{}/x", server.port()), {}, "");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::config);
+    EXPECT_THAT(e.what(), HasSubstr("\"caFile\""));
+  }
+}
+
+TEST(Tls, ARenewedCertificateCountsWithinAMinuteAndABadOneDoesNot) {
+  TlsBox box, renewed;
+  std::atomic<int64_t> now_us{0};
+  box.options.steady_us = [&] { return now_us.load(); };
+  const HttpServer server(box.options, size_of_body);
+  const auto trusts = [&](const std::string& ca_file) {
+    HttpClientOptions options;
+    options.ca_file = ca_file;
+    try {
+      return HttpClient(options).send("GET", fmt::format("https://localhost:{}/x", server.port()), {}, "").status ==
+             200;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  const std::string old_cert = box.folder / "old.pem", new_cert = renewed.options.cert_file;
+  fs::copy_file(box.options.cert_file, old_cert);
+  fs::copy_file(new_cert, box.options.cert_file, fs::copy_options::overwrite_existing);
+  now_us += 59'000'000;
+  EXPECT_TRUE(trusts(old_cert)) << "it looks once a minute";
+  now_us += 1'000'000;
+  EXPECT_TRUE(trusts(old_cert)) << "the key is not there yet, so the old one stands";
+  fs::copy_file(renewed.options.key_file, box.options.key_file, fs::copy_options::overwrite_existing);
+  EXPECT_TRUE(trusts(old_cert));
+  now_us += 60'000'000;
+  EXPECT_TRUE(trusts(new_cert));
+  EXPECT_FALSE(trusts(old_cert));
+  fs::remove(box.options.cert_file);
+  now_us += 60'000'000;
+  EXPECT_TRUE(trusts(new_cert)) << "one that is gone stands, too";
 }
 
 TEST(Tls, AKeyThatIsNotTheCertificatesIsAnErrorOfTheConfiguration) {

@@ -1,11 +1,13 @@
 // An endpoint on a fake ledger: what is asked of it without a server, and what reached the ledger.
 #pragma once
 
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "hyp/receiver/endpoint.h"
 #include "support/temp_folder.h"
 
@@ -44,9 +46,10 @@ class EndpointBox {
                               answered(result);
                             },
                         .stream = [this](const std::string&, const std::string&) { return stream_state; },
+                        .gateway_of = [](const std::string&) { return "edge-9"; },
                         .gauges =
                             [] {
-                              return ReceiverGauges{7, 8, 9};
+                              return ReceiverGauges{7, 8, 9, {.groups = 3, .batches = 12, .micros = 1'500'000}};
                             },
                         .steady_us = [this] { return now_us; }});
     }
@@ -82,6 +85,15 @@ class EndpointBox {
   }
   HttpResponse post(const std::string& body, const std::map<std::string, std::string>& headers) {
     return ask("POST", "/v1/ingest/d", headers, body);
+  }
+
+  // The lines of `folder`/access.log, whose log ends with this.
+  std::vector<Json> logged() {
+    access_log.reset();
+    std::ifstream file(folder / "access.log");
+    std::vector<Json> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
+    return lines;
   }
 
   TempFolder folder;

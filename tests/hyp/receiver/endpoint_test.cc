@@ -71,6 +71,33 @@ TEST(Endpoint, ABatchReachesTheLedgerWithItsPlaceAndTheGatewayInEachRow) {
       "{\"hyp_gateway\":\"edge-1\",\"hyp\":{\"hyp_gateway\":1}}\n");
 }
 
+TEST(Endpoint, AGatewaysColumnThatIsNullIsAsGoodAsAbsent) {
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {R"({"hyp_gateway":null})", R"({"hyp_gateway":"edge-1"})"},
+      {R"({ "hyp_gateway" : null })", R"({"hyp_gateway":"edge-1"})"},
+      {R"({"hyp_gateway":null,"n":1})", R"({"hyp_gateway":"edge-1","n":1})"},
+      {R"({"n":1,"hyp_gateway":null})", R"({"hyp_gateway":"edge-1","n":1})"},
+      {R"({"n":1 , "hyp_gateway":null , "m":2})", R"({"hyp_gateway":"edge-1","n":1 , "m":2})"},
+      {R"({"n":[1,2],"HYP\u005fGateway":null,"m":"hyp_gateway"})",
+       R"({"hyp_gateway":"edge-1","n":[1,2],"m":"hyp_gateway"})"},
+  };
+  EndpointBox box;
+  std::string body, expected;
+  for (const auto& [row, marked] : rows) {
+    body += row + "\n";
+    expected += marked + "\n";
+  }
+  EXPECT_EQ(box.post(body, box.stream_headers()).status, 202);
+  EXPECT_EQ(box.post(body, {{"authorization", "Bearer " + box.token}}).status, 202);
+  ASSERT_TRUE(box.taken.size() == 1 && box.captured.size() == 1);
+  EXPECT_EQ(box.taken[0].text, expected);
+  EXPECT_EQ(box.captured[0].text, expected);
+  for (const char* row : {R"({"hyp_gateway":null,"hyp_gateway":null})", R"({"hyp_gateway":null,"HYP_GATEWAY":"x"})",
+                          R"({"hyp_gateway":nul})", R"({"hyp_gateway":[null]})", R"({"hyp_gateway":null,})"}) {
+    EXPECT_EQ(box.post(row, box.stream_headers()).status, 422) << row;
+  }
+}
+
 TEST(Endpoint, CompressionDoesNotChangeWhatABodyIs) {
   EndpointBox box;
   const std::string body = "{\"n\":1}\n{\"n\":2}\n";
@@ -267,6 +294,28 @@ TEST(Endpoint, AStreamsStateIsToldToItsGateway) {
   EXPECT_EQ(box.ask("POST", path, headers).status, 405);
 }
 
+TEST(Endpoint, WhoseAStreamIsTheOperatorLearnsAndNobodyElse) {
+  EndpointBox box;
+  box.access_log = std::make_unique<AccessLog>(box.folder / "access.log");
+  box.result = {.outcome = Outcome::foreign, .last = {}, .message = "edge-9"};
+  box.stream_state = std::nullopt;
+  const HttpResponse refused = box.post("{}\n", box.stream_headers());
+  const HttpResponse state =
+      box.ask("GET", std::string("/v1/streams/") + EndpointBox::kStream, {{"authorization", "Bearer " + box.token}});
+  for (const HttpResponse& answer : {refused, state}) {
+    EXPECT_EQ(answer.status, 403);
+    EXPECT_THAT(answer.body,
+                AllOf(HasSubstr("use that gateway's token, or ask the receiver's operator"), Not(HasSubstr("edge-9"))));
+  }
+  const std::vector<Json> lines = box.logged();
+  ASSERT_EQ(lines.size(), 2U);
+  for (const Json& line : lines) {
+    EXPECT_EQ(line["outcome"], "foreign");
+    EXPECT_EQ(line["gateway"], "edge-1");
+    EXPECT_EQ(line["detail"], fmt::format("the stream {} is the gateway edge-9's", EndpointBox::kStream));
+  }
+}
+
 TEST(Endpoint, OtherPathsAndMethodsAreToldApart) {
   EndpointBox box;
   EXPECT_EQ(box.ask("GET", "/v1/ingest/d", box.stream_headers()).headers.at("Allow"), "POST");
@@ -284,30 +333,61 @@ TEST(Endpoint, CountsWhatCameForPrometheus) {
   box.post("x", {});
   const HttpResponse metrics = box.ask("GET", "/metrics", {}, "", /*is_local=*/true);
   EXPECT_EQ(metrics.headers.at("Content-Type"), "text/plain; version=0.0.4");
-  for (const char* line :
-       {"# TYPE hyp_receiver_requests_total counter\n", "hyp_receiver_requests_total{code=\"202\"} 2\n",
-        "hyp_receiver_requests_total{code=\"401\"} 1\n", "hyp_receiver_requests_total{code=\"422\"} 1\n",
-        "hyp_receiver_batches_total{outcome=\"landed\"} 1\n", "hyp_receiver_batches_total{outcome=\"known\"} 1\n",
-        "hyp_receiver_batches_total{outcome=\"refused\"} 0\n", "hyp_receiver_rows_total 2\n",
-        "hyp_receiver_body_bytes_total 33\n", "hyp_receiver_gateway_rows_total{gateway=\"edge-1\"} 2\n",
-        "hyp_receiver_gateway_body_bytes_total{gateway=\"edge-1\"} 33\n", "hyp_receiver_connections 7\n",
-        "hyp_receiver_bodies_bytes 8\n", "hyp_receiver_waiting_batches 9\n"}) {
+  for (const char* line : {"# TYPE hyp_receiver_requests_total counter\n",
+                           "hyp_receiver_requests_total{code=\"202\"} 2\n",
+                           "hyp_receiver_requests_total{code=\"401\"} 1\n",
+                           "hyp_receiver_requests_total{code=\"422\"} 1\n",
+                           "hyp_receiver_batches_total{outcome=\"landed\"} 1\n",
+                           "hyp_receiver_batches_total{outcome=\"known\"} 1\n",
+                           "hyp_receiver_batches_total{outcome=\"refused\"} 0\n",
+                           "hyp_receiver_batches_total{outcome=\"poison\"} 1\n",
+                           "hyp_receiver_group_batches_sum 12\n",
+                           "hyp_receiver_group_batches_count 3\n",
+                           "# TYPE hyp_receiver_commit_seconds summary\n",
+                           "hyp_receiver_commit_seconds_sum 1.5\n",
+                           "hyp_receiver_commit_seconds_count 3\n",
+                           "hyp_receiver_rows_total 2\n",
+                           "hyp_receiver_body_bytes_total 33\n",
+                           "hyp_receiver_gateway_rows_total{gateway=\"edge-1\"} 2\n",
+                           "hyp_receiver_gateway_body_bytes_total{gateway=\"edge-1\"} 33\n",
+                           "hyp_receiver_connections 7\n",
+                           "hyp_receiver_bodies_bytes 8\n",
+                           "hyp_receiver_waiting_batches 9\n"}) {
     EXPECT_THAT(metrics.body, HasSubstr(line));
   }
 }
 
+TEST(Endpoint, AccessLogAndMetricsSayTheSameWordOfABatch) {
+  EndpointBox box;
+  box.access_log = std::make_unique<AccessLog>(box.folder / "access.log");
+  for (const Outcome outcome : {Outcome::landed, Outcome::known, Outcome::refused, Outcome::forgot, Outcome::foreign,
+                                Outcome::busy, Outcome::failed}) {
+    box.result.outcome = outcome;
+    box.post("{}\n", box.stream_headers());
+  }
+  box.post("x", box.stream_headers());
+  box.post("{}", box.stream_headers("1"));
+  box.room_error = Error(ErrorKind::busy, "the disk is full");
+  box.post("{}\n", box.stream_headers());
+  box.room_error = Error(ErrorKind::io, "the disk is gone");
+  EXPECT_THROW(box.post("{}\n", box.stream_headers()), Error) << "the server answers with 500";
+  const std::string metrics = box.ask("GET", "/metrics", {}, "", /*is_local=*/true).body;
+  std::map<std::string, int> words;
+  for (const Json& line : box.logged()) ++words[line["outcome"].get<std::string>()];
+  EXPECT_EQ(words.erase("ok"), 1U) << "of /metrics";
+  EXPECT_EQ(words.size(), 10U);
+  for (const auto& [word, count] : words)
+    EXPECT_THAT(metrics, HasSubstr(fmt::format("hyp_receiver_batches_total{{outcome=\"{}\"}} {}\n", word, count)));
+}
+
 TEST(Endpoint, EachRequestIsALineOfTheAccessLog) {
   EndpointBox box;
-  const std::string path = box.folder / "logs/access.log";
-  box.access_log = std::make_unique<AccessLog>(path);
+  box.access_log = std::make_unique<AccessLog>(box.folder / "access.log");
   box.post("{\"n\":1}\n", box.stream_headers());
   box.post("\xff\n", box.stream_headers());
   box.post("{}", {{"authorization", "Bearer forged"}});
   box.endpoint().served({.peer = "192.0.2.9:1"}, {.status = 408, .problem = "the head took too long"});
-  box.access_log.reset();
-  std::ifstream file(path);
-  std::vector<Json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
+  const std::vector<Json> lines = box.logged();
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_EQ(lines[0]["gateway"], "edge-1");
   EXPECT_EQ(lines[0]["peer"], "192.0.2.1:5");
@@ -321,7 +401,8 @@ TEST(Endpoint, EachRequestIsALineOfTheAccessLog) {
   EXPECT_EQ(lines[2]["gateway"], Json());
   EXPECT_EQ(lines[2]["outcome"], "unauthorized");
   EXPECT_EQ(lines[3]["status"], 408);
-  EXPECT_EQ(lines[3]["outcome"], "the head took too long");
+  EXPECT_EQ(lines[3]["outcome"], "invalid");
+  EXPECT_EQ(lines[3]["detail"], "the head took too long");
   for (const Json& line : lines) EXPECT_THAT(line.dump(), Not(HasSubstr(box.token)));
 }
 

@@ -36,6 +36,31 @@ TEST(Gateways, OnlyHashesOfTokensAreKeptAndOnlyForTheOwner) {
   EXPECT_EQ(info.st_mode & 0777, 0600U);
 }
 
+TEST(Gateways, ATokenFileIsItsOwnersAloneAndNeverWrittenOver) {
+  const TempFolder folder;
+  const std::string state = folder / "state", file = folder / "tokens/edge-1";
+  const std::string token = add_gateway(state, "edge-1", file);
+  EXPECT_EQ(make_local_file_io()->read(file), token + "\n");
+  struct stat info;
+  ASSERT_EQ(::stat(file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+  GatewayTokens tokens(state);
+  EXPECT_EQ(tokens.find(token), "edge-1");
+  try {
+    rotate_gateway(state, "edge-1", file);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::already_exists);
+    EXPECT_THAT(e.what(), HasSubstr(file));
+  }
+  EXPECT_THROW(add_gateway(state, "edge-2", file), Error);
+  EXPECT_THROW(add_gateway(state, "edge-1", folder / "tokens/again"), Error);
+  EXPECT_FALSE(make_local_file_io()->stat(folder / "tokens/again")) << "there is no token for it";
+  EXPECT_EQ(make_local_file_io()->read(file), token + "\n");
+  EXPECT_EQ(load_gateways(state).size(), 1U);
+  EXPECT_EQ(GatewayTokens(state).find(token), "edge-1") << "the old token goes on where the new one could not be kept";
+}
+
 TEST(Gateways, TokensAreTheirOwnUntilRotatedOrRemoved) {
   const TempFolder folder;
   int64_t now_us = 0;

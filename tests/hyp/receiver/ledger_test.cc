@@ -102,11 +102,26 @@ TEST(Ledger, AStreamIsTheGatewaysThatFirstUsedIt) {
   EXPECT_EQ(box.receiver->stream("other", kStream), std::nullopt);
   box.reopen();
   EXPECT_EQ(box.receiver->stream("other", kStream), std::nullopt);
+  EXPECT_EQ(box.receiver->gateway_of(kStream), "edge");
+  EXPECT_EQ(send(*box.receiver, theirs).message, "edge");
   EXPECT_EQ(box.numbers(), numbers_between(0, 3));
   // What was refused made the stream nobody's.
   EXPECT_EQ(box.outcome(numbered("unused", "a", range_of(3, 4))), Outcome::refused);
   ASSERT_TRUE(box.receiver->stream("other", "unused"));
   EXPECT_TRUE(box.receiver->stream("other", "unused")->opens.empty());
+  EXPECT_EQ(box.receiver->gateway_of("unused"), std::nullopt);
+}
+
+TEST(Ledger, GroupsAndTheirBatchesAreCounted) {
+  LedgerBox box;
+  EXPECT_EQ(box.receiver->commits().groups, 0);
+  EXPECT_EQ(box.outcome(numbered(kStream, "a", first_range(0, 3))), Outcome::landed);
+  send_together(*box.receiver, {numbered(kStream, "a", range_of(3, 4)), numbered(kStream, "a", range_of(4, 5)),
+                                numbered(kStream, "a", range_of(9, 10))});
+  const CommitCounts counts = box.receiver->commits();
+  EXPECT_EQ(counts.groups, 3) << "one alone, the gate, and those that came meanwhile";
+  EXPECT_EQ(counts.batches, 5);
+  EXPECT_GT(counts.micros, 0);
 }
 
 TEST(Ledger, EmptyRangesMoveTheStreamWithoutRows) {

@@ -97,6 +97,22 @@ TEST(ServeEndpoint, RowsLandOnceAndAreInTheCacheWithTheirGateway) {
   EXPECT_TRUE(cached_rows(box.service->cache(), {"d", "edge-2"}).empty());
 }
 
+TEST(ServeEndpoint, AGatewayThatIsAddedAgainUnderItsOldNameGoesOnWithItsStreams) {
+  ServedBox box;
+  box.start();
+  EXPECT_EQ(box.post("{\"n\":1}\n", "b1", "0,1;start", box.token).status, 202);
+  box.stop();
+  box.announced.clear();
+  remove_gateway(box.config.state_dir, "edge-1");
+  const std::string renamed = add_gateway(box.config.state_dir, "edge-one");
+  box.token = add_gateway(box.config.state_dir, "edge-1");
+  box.start();
+  EXPECT_EQ(box.post("{\"n\":2}\n", "b2", "1,2", renamed).status, 403);
+  EXPECT_EQ(box.post("{\"n\":2}\n", "b2", "1,2", box.token).status, 202);
+  box.service->flush();
+  EXPECT_EQ(cached_rows(box.service->cache(), {"d", "edge-1"}).size(), 2U);
+}
+
 TEST(ServeEndpoint, CapturedBodiesLandOncePerGatewayAndBatchId) {
   ServedBox box;
   box.start();

@@ -45,7 +45,7 @@ constexpr const char* kRow =
 
 std::string to_lines(const arrow::RecordBatch& batch, const iceberg::Schema& schema) {
   std::string out;
-  append_json_lines(batch, schema, out);
+  append_json_lines(batch, schema, NullColumns::written, out);
   return out;
 }
 
@@ -61,6 +61,20 @@ TEST(JsonLines, AreWhatTheParserReads) {
   const ParsedRows again = parse_rows(text, kSchema, {});
   ASSERT_EQ(again.rejected.size(), 0u) << again.rejected[0].column << ": " << again.rejected[0].reason;
   EXPECT_TRUE(again.batch->Equals(*parsed.batch));
+}
+
+TEST(JsonLines, LeaveOutNullColumnsWhereToldToAndNoFieldOfAStruct) {
+  const ParsedRows parsed = parse_rows(R"({"int":null,"long":1,"struct":{"a":null}})"
+                                       "\n{}\n"
+                                       R"({"struct":null,"list":[null]})"
+                                       "\n",
+                                       kSchema, {});
+  std::string out;
+  append_json_lines(*parsed.batch, kSchema, NullColumns::left_out, out);
+  EXPECT_EQ(out, R"({"long":1,"struct":{"a":null,"b \"q\"":null}})"
+                 "\n{}\n"
+                 R"({"list":[null]})"
+                 "\n");
 }
 
 TEST(JsonLines, SpellNumbersThatJsonLacks) {

@@ -142,11 +142,12 @@ inline Lines rows_of_blob(const std::string& path) {
   return lines;
 }
 
-// The claims below a blob prefix, by path.
+// The claims below a blob prefix that were not taken back, by path.
 inline std::map<std::string, Json> claims_of(const std::string& prefix) {
   std::map<std::string, Json> claims;
-  for (const std::string& path : files_below(prefix + "/_firn"))
-    claims[path] = Json::parse(make_local_file_io()->read(path));
+  for (const std::string& path : files_below(prefix + "/_firn")) {
+    if (path.find("/old/") == std::string::npos) claims[path] = Json::parse(make_local_file_io()->read(path));
+  }
   return claims;
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <thread>
@@ -209,6 +210,8 @@ TEST_P(Runs, AtMostSoManyOfAStepRunAtOnce) {
              const int running = ++now;
              for (int seen = most; seen < running && !most.compare_exchange_weak(seen, running);) {
              }
+             // The second is waited for, and a third has its chance.
+             for (int i = 0; most < 2 && i < 2'000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
              std::this_thread::sleep_for(std::chrono::milliseconds(2));
              --now;
            })
@@ -220,6 +223,40 @@ TEST_P(Runs, AtMostSoManyOfAStepRunAtOnce) {
   options.parallel = 8;
   EXPECT_EQ(work(begin(), options), RunStatus::done);
   EXPECT_EQ(most, 2);
+}
+
+TEST_P(Runs, WhatARunnerClaimedAheadAndCannotComeToOthersDo) {
+  static std::atomic<int> done;
+  done = 0;
+  define([](Definition& d) {
+    std::vector<int64_t> keys;
+    for (int64_t key = 0; key < 40; ++key) keys.push_back(key);
+    d.step("each", [](Ctx&, const int64_t& key) {
+       // One that is long where the others were short: it waits for all of them.
+       for (int i = 0; key == 20 && done < 39 && i < 5'000; ++i) {
+         std::this_thread::sleep_for(std::chrono::milliseconds(2));
+       }
+       if (key == 20) return done == 39;
+       ++done;
+       return true;
+     }).mapped<int64_t>(keys);
+    d.step("all", [](Ctx&, const std::vector<bool>& all) {
+       return std::count(all.begin(), all.end(), true);
+     }).from("each");
+  });
+  const RunRow run = begin();
+  RunnerOptions options;
+  options.parallel = 1;
+  options.look_ms = 50;
+  {
+    std::jthread other([&] {
+      while (done < 20) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const auto state = std::make_shared<GroupCommit>([this] { return box().open(); });
+      work_on_run(state, pipeline_, run, options);
+    });
+    EXPECT_EQ(work(run, options), RunStatus::done);
+  }
+  EXPECT_EQ(view().steps[1].result, "40");
 }
 
 TEST_P(Runs, ARunOfOtherCodeIsRefused) {
@@ -249,7 +286,7 @@ TEST_P(Runs, AttemptsKnowWhatTheyAre) {
         .writes("n.b", "n.c")
         .replaces("n.d");
   });
-  const RunRow begun = begin({.keys = {{"5"}}});
+  const RunRow begun = begin({.keys = {{"5"}}, .key_name = "integer"});
   EXPECT_EQ(work(begun), RunStatus::done);
   EXPECT_EQ(id.pipeline, "p");
   EXPECT_EQ(id.run, begun.id);
