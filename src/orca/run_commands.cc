@@ -47,7 +47,8 @@ const StepDefinition& key_step(const Pipeline& pipeline, const RunArguments& arg
     return std::any_of(found.begin(), found.end(), [&](const auto* step) { return step->key != found[0]->key; });
   };
   if (several_types() && !arguments.from.empty()) std::erase_if(found, [](const auto* step) { return !step->range; });
-  if (several_types()) std::erase_if(found, [](const auto* step) { return step->keys != nullptr; });
+  const auto has_own_keys = [](const auto* step) { return step->keys != nullptr; };
+  if (several_types() && !std::all_of(found.begin(), found.end(), has_own_keys)) std::erase_if(found, has_own_keys);
   if (several_types()) {
     fail(ErrorKind::invalid_argument, "steps {} and {} have keys of different types; --step says whose keys these are",
          found.front()->name, found.back()->name);

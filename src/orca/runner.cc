@@ -258,7 +258,10 @@ Runner::Runner(std::shared_ptr<GroupCommit> state, const Pipeline& pipeline, con
 
 Runner::~Runner() {
   for (auto& [partition, attempt] : in_flight_) abandon(*pool_, *attempt.control);
-  for (auto& [step, thread] : key_finders_) thread.detach();
+  for (auto& [step, thread] : key_finders_) {
+    thread.detach();
+    ++abandoned;  // it may be in the pipeline's code for as long as the process lives
+  }
 }
 
 bool Runner::stopping() {

@@ -48,6 +48,12 @@ void Progress::say(const std::string& text) {
   shown_ = true;
 }
 
+void Progress::note(const std::string& text) {
+  if (shown_ && is_terminal_) err_ << "\r\033[K";
+  shown_ = false;
+  err_ << text << std::endl;
+}
+
 Progress::~Progress() {
   if (shown_ && is_terminal_) err_ << "\r\033[K" << std::flush;
 }

@@ -45,6 +45,7 @@ class Progress {
   explicit Progress(const Invocation& invocation) : err_(*invocation.err), is_terminal_(invocation.err_is_terminal) {}
   ~Progress();
   void say(const std::string& text);
+  void note(const std::string& text);  // a line that stays, at once
 
  private:
   std::ostream& err_;

@@ -81,7 +81,8 @@ Json to_json(const SinkRunReport& report) {
                 {"rows", run.rows},
                 {"bytes", run.bytes},
                 {"units", run.units},
-                {"recognisedUnits", run.recognised_units}};
+                {"recognisedUnits", run.recognised_units},
+                {"rowsPutAside", run.rows_put_aside}};
     one["watermark"] = run.watermark ? Json(*run.watermark) : Json(nullptr);
     if (!run.note.empty()) one["note"] = run.note;
     if (!run.error.empty()) {
@@ -125,7 +126,7 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
     // What is spooled is shipped too.
     const FlushReport flushed = service.flush();
     for (const std::string& problem : flushed.problems) *invocation.err << "hyp: " << problem << "\n";
-    bool failed = !flushed.problems.empty();
+    bool failed = !flushed.problems.empty(), any_put_aside = false;
     Json all = Json::array();
     const char* hint = invocation.service != nullptr ? " as the daemon read it at its start: restart it" : "";
     for (const SinkConfig* sink : chosen(service.config(), arguments, hint)) {
@@ -141,9 +142,11 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
         options.progress = [&](const PartitionId& partition, int64_t rows) {
           progress.say(fmt::format("{}: {}: {} rows shipped", sink->name, title(partition), format_count(rows)));
         };
+        options.waiting = [&](const std::string& text) { progress.note(fmt::format("hyp: {}: {}", sink->name, text)); };
         report = run_sink(service.cache(), *sink, options);
       }
       failed = failed || report.failed();
+      any_put_aside = any_put_aside || report.rows_put_aside() > 0;
       if (arguments.json) {
         all.push_back(to_json(report));
       } else {
@@ -151,7 +154,7 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
       }
     }
     if (arguments.json) *invocation.out << all.dump(2) << "\n";
-    return unless_interrupted(invocation, failed ? kFailed : 0);
+    return unless_interrupted(invocation, failed ? kFailed : any_put_aside ? kSomeRejected : 0);
   });
 }
 
@@ -170,6 +173,9 @@ Json to_json(const std::string& sink, const SinkPartitionStatus& status) {
                                                  : Json(nullptr)},
                {"exportedRows", status.exported_rows},
                {"exportedBytes", status.exported_bytes},
+               {"exportedBytesSince", or_null(status.bytes_since)},
+               {"deadLetters", status.dead_letters},
+               {"deadLettersPath", or_null(status.dead_letters_path)},
                {"updatedAt", or_null(status.updated_at)},
                {"lastSuccessAt", or_null(status.shipped_at)},
                {"pending", nullptr},
@@ -199,6 +205,10 @@ std::string describe_pending(const SinkPartitionStatus& status) {
                      unit.announced_at.empty() ? "" : ", since " + unit.announced_at);
 }
 
+std::string describe_bytes(const SinkPartitionStatus& status) {
+  return format_bytes(status.exported_bytes) + (status.bytes_since.empty() ? "" : " since " + status.bytes_since);
+}
+
 std::string describe_error(const SinkPartitionStatus& status) {
   if (!status.outbox || status.is_unreadable) return status.last_error;
   const OutboxEntry& failed = *status.outbox;
@@ -216,7 +226,7 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
   const Cache cache(config);
   Json all = Json::array();
   std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> errors;
+  std::vector<std::string> remarks;  // below the table
   bool any_unreadable = false;
   for (const SinkConfig* sink : chosen(config, arguments)) {
     if (arguments.names.empty() && !ships_any_of(*sink, choice_of(arguments))) continue;
@@ -227,11 +237,16 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
       rows.push_back({sink->name, title(status.partition), status.watermark ? std::to_string(*status.watermark) : "-",
                       status.is_unreadable ? "?" : format_count(status.rows_behind),
                       status.oldest_behind_ms ? format_age_ms(now_ms() - *status.oldest_behind_ms) : "-",
-                      format_count(status.exported_rows), format_bytes(status.exported_bytes),
+                      format_count(status.exported_rows), describe_bytes(status),
                       status.shipped_at.empty() ? "-" : status.shipped_at, describe_pending(status),
                       status.last_error.empty() ? "" : "yes, see below"});
+      if (status.dead_letters > 0) {
+        remarks.push_back(fmt::format("{}: {}: {} rows that the receiver can never take are in {}", sink->name,
+                                      title(status.partition), format_count(status.dead_letters),
+                                      status.dead_letters_path));
+      }
       if (!status.last_error.empty()) {
-        errors.push_back(fmt::format("{}: {}: {}", sink->name, title(status.partition), describe_error(status)));
+        remarks.push_back(fmt::format("{}: {}: {}", sink->name, title(status.partition), describe_error(status)));
       }
     }
   }
@@ -248,7 +263,7 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
       for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
     }
     print_table(*invocation.out, titles, rows);
-    for (const std::string& error : errors) *invocation.out << error << "\n";
+    for (const std::string& remark : remarks) *invocation.out << remark << "\n";
   }
   return any_unreadable ? kFailed : 0;
 }
@@ -283,7 +298,12 @@ void print_reset(const SinkReset& reset, std::ostream& out) {
       out << "cannot be reset: " << one.error << "\n";
       continue;
     }
-    out << "from " << place(one.watermark_before) << " to " << place(one.watermark_after);
+    if (one.watermark_before == one.watermark_after) {
+      out << "stays at " << place(one.watermark_after);
+    } else {
+      out << "from " << place(one.watermark_before) << " to "
+          << (one.is_start ? "the start" : place(one.watermark_after));
+    }
     if (one.rows_skipped > 0) out << "; " << format_count(one.rows_skipped) << " rows are skipped, never to be sent";
     if (one.rows_repeated > 0)
       out << "; " << format_count(one.rows_repeated) << " rows that count as sent are sent again";
@@ -293,6 +313,9 @@ void print_reset(const SinkReset& reset, std::ostream& out) {
     if (one.drops_pending) out << "; the announced unit is forgotten";
     out << "\n";
     if (!one.note.empty()) out << "  " << one.note << "\n";
+    if (reset.is_done && one.watermark_before && one.watermark_before != one.watermark_after) {
+      out << "  it was at " << *one.watermark_before << ": --to " << *one.watermark_before << " goes back\n";
+    }
   }
 }
 

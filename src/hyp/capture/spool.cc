@@ -620,7 +620,7 @@ void Spool::advance(SpoolPosition progress) {
     save_sources(state.folder, saved);
   }
   fault_point("spool.advance.before_progress");
-  save_progress(state.folder, progress);
+  save_progress(state.folder, progress, state.committed ? std::optional(ledger_commits(state.folder)) : std::nullopt);
   {
     std::lock_guard guard(state.mutex);
     state.progress = progress;
@@ -635,6 +635,11 @@ void Spool::advance(SpoolPosition progress) {
     fault_point("spool.advance.before_delete");
     remove_file(segment_path(state.folder, number));
   }
+}
+
+void Spool::begin_above(int64_t segment) {
+  std::lock_guard guard(state_->mutex);
+  state_->next_segment = std::max(state_->next_segment, segment + 1);
 }
 
 std::mutex& Spool::flush_mutex() { return state_->flush_mutex; }

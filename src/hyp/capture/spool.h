@@ -125,6 +125,9 @@ class Spool {
   // append be under way.
   void abandon_uncommitted();
 
+  // Segments that are begun from now on have numbers above `segment`: tables have markers up to there.
+  void begin_above(int64_t segment);
+
   // For the flush, which holds the flush lock of this spool (P6.1).
   SpoolPosition progress() const;  // every partition has committed all before it
   // After rolling: frames before it are in closed, synced segments. While a receiver's frames wait for their commit,

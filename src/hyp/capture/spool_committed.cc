@@ -76,7 +76,20 @@ void check_ledger_is_current(const std::string& folder, const Segment& segment, 
 
 }  // namespace
 
+int64_t ledger_commits(const std::string& spool_folder) {
+  SqliteFile file(ledger_path(spool_folder), SqliteFile::Open::existing);
+  return file.integer("select commits from committed where only_row = 0");
+}
+
 void cut_uncommitted(const std::string& folder, SpoolPosition committed) {
+  if (const int64_t flushed = load_progress_commits(folder), commits = ledger_commits(folder); commits < flushed) {
+    fail(
+        ErrorKind::corrupt,
+        "{} has seen {} commits, and rows of {} were flushed into the tables: it is older than these (a copy without "
+        "the ledger.db-wal beside it, or another backup's), and senders would send again what the tables have. Restore "
+        "the ledger, its -wal file, the segments and the tables from one backup",
+        ledger_path(folder), commits, flushed);
+  }
   const auto cut = [&](const Segment& segment, int64_t size_bytes) {
     if (segment.size_bytes > size_bytes) {
       spdlog::info("{}: cut {} bytes that were never acknowledged", segment.path, segment.size_bytes - size_bytes);

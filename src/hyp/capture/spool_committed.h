@@ -26,8 +26,11 @@ std::string ledger_path(const std::string& spool_folder);
 // if the ledger is not there or is no ledger, unsupported if a newer firn made it, io.
 std::optional<SpoolPosition> committed_end(const std::string& spool_folder);
 
+// How many commits the ledger of a receiver's spool has seen. Throws as committed_end.
+int64_t ledger_commits(const std::string& spool_folder);
+
 // Cuts off what lies past `committed`, synced; for the process that holds the spool's lock. Throws corrupt naming what
-// to restore if committed frames are missing, or if the ledger is older than the frames.
+// to restore if committed frames are missing, or if the ledger is older than the frames or than what was flushed.
 void cut_uncommitted(const std::string& spool_folder, SpoolPosition committed);
 
 }  // namespace firn::hyp

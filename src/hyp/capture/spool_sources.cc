@@ -73,8 +73,15 @@ SpoolPosition load_progress(const std::string& spool_folder) {
   return {get_int64(*json, "segment", path), get_int64(*json, "offset", path)};
 }
 
-void save_progress(const std::string& spool_folder, SpoolPosition progress) {
-  const Json json{{"v", kSourcesVersion}, {"segment", progress.segment}, {"offset", progress.offset}};
+int64_t load_progress_commits(const std::string& spool_folder) {
+  const std::string path = join_path(spool_folder, "progress.json");
+  const std::optional<Json> json = load(path);
+  return json ? find_int64(*json, "commits", path).value_or(0) : 0;
+}
+
+void save_progress(const std::string& spool_folder, SpoolPosition progress, std::optional<int64_t> commits) {
+  Json json{{"v", kSourcesVersion}, {"segment", progress.segment}, {"offset", progress.offset}};
+  if (commits) json["commits"] = *commits;
   replace_file(join_path(spool_folder, "progress.json"), json.dump() + "\n");
 }
 

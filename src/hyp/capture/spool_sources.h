@@ -19,6 +19,8 @@ void save_sources(const std::string& spool_folder, const SourcePositions& source
 SourcePositions prune_sources(SourcePositions& sources, int64_t now_ms);
 
 SpoolPosition load_progress(const std::string& spool_folder);  // {0, 0} if the file is absent
-void save_progress(const std::string& spool_folder, SpoolPosition progress);
+// `commits`: of a receiver's ledger when the flush had read it; an older ledger is not that of these tables.
+void save_progress(const std::string& spool_folder, SpoolPosition progress, std::optional<int64_t> commits);
+int64_t load_progress_commits(const std::string& spool_folder);  // 0 if the file does not say
 
 }  // namespace firn::hyp

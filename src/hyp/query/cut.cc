@@ -86,11 +86,11 @@ std::optional<SentRange> unlisted_numbers(const HeldTable& held, const std::vect
   const iceberg::TableMetadata& metadata = *held.table.metadata;
   const std::string text = metadata.property(kOpensProperty, "");
   if (text.empty()) return std::nullopt;
-  const std::vector<Open> own = opens_from_json(parse_json(text, metadata.location), metadata.location);
-  if (own.size() < kOpensKept) return std::nullopt;
+  const size_t num_own = opens_from_json(parse_json(text, metadata.location), metadata.location).size();
+  if (num_own < kOpensKept) return std::nullopt;
   const std::string legacy = metadata.property(kLegacyOpenProperty, "");
   const auto first = std::find_if(opens.begin(), opens.end(), [&](const OpenRange& o) { return o.open_id != legacy; });
-  if (first == opens.end() || first->since_exclusive < own.front().from_seq - 1) return std::nullopt;
+  if (first == opens.end()) return std::nullopt;
   const SentRange numbers{metadata.int_property(kLegacyUntilProperty, 0), first->since_exclusive};
   if (numbers.since_exclusive >= numbers.until) return std::nullopt;
   iceberg::ScanOptions scan;

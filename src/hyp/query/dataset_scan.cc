@@ -227,7 +227,7 @@ void plan_tables(Scan& scan) {
 TableScan plan_object(const Scan& scan, const ExportedObject& object) {
   const DatasetScanContext& context = *scan.bound.context;
   const auto io = context.cut->io();
-  const iceberg::Schema schema = read_blob_schema(*io, object.path);
+  const iceberg::Schema schema = read_blob_schema(*io, object);
   TableScan table = begin_table_scan(scan, object.path, schema, io, context.blob_counters);
   iceberg::ScanPlan plan;
   plan.table_schema = schema;

@@ -70,6 +70,18 @@ std::string find_or_make_spool(const std::string& cache_root) {
   return spools.empty() ? make_spool(receiver) : spools[0];
 }
 
+// Tables may have markers past all that this folder remembers, if it is of an older backup than they are: frames below
+// a marker would be taken for flushed ones (P6.2).
+void begin_above_markers(const Cache& cache, Spool& spool) {
+  for (const std::string& dataset : cache.datasets()) {
+    for (const PartitionId& partition : cache.partitions(dataset)) {
+      const auto held = cache.hold(partition);
+      if (!held) continue;
+      if (const auto marker = flushed_until(*held->table.metadata, spool.id())) spool.begin_above(marker->segment);
+    }
+  }
+}
+
 Frame make_received_frame(const ReceivedBatch& batch, std::string text, int64_t first_line) {
   Frame frame;
   frame.dataset = batch.dataset;
@@ -287,6 +299,7 @@ std::unique_ptr<Receiver> Receiver::open(Cache& cache, int64_t segment_bytes_max
   std::unique_ptr<Receiver> receiver(new Receiver());
   receiver->state_ = std::make_unique<State>(cache.config(), Spool::open_received(folder, segment_bytes_max));
   State& state = *receiver->state_;
+  begin_above_markers(cache, *state.spool);
   state.committer = std::thread([&state] { state.run(); });
   return receiver;
 }

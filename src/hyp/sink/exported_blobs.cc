@@ -203,14 +203,14 @@ void add_unlisted(std::vector<SentRange>& sent, const HeldStream& held, Unlisted
 // Of the columns of these objects, for each open the last of its chain and of its old claims. Columns are only ever
 // added to a partition, and a process that writes it sees those of the objects before: the last one has the columns of
 // all.
-iceberg::Schema columns_of(FileIO& io, const std::vector<std::string>& last_objects, const std::string& dataset) {
+iceberg::Schema columns_of(FileIO& io, const std::vector<ExportedObject>& last_objects, const std::string& dataset) {
   std::vector<iceberg::Schema> schemas(last_objects.size());
   parallel_for(last_objects.size(), kReadersMax, [&](size_t i) { schemas[i] = read_blob_schema(io, last_objects[i]); });
   iceberg::Schema merged;
   std::set<std::string> known;  // most are alike
   for (size_t i = 0; i < schemas.size(); ++i) {
     if (!known.insert(schemas[i].as_struct()->to_string()).second) continue;
-    merged = known.size() == 1 ? schemas[i] : merge_schemas(merged, schemas[i], dataset + ", " + last_objects[i]);
+    merged = known.size() == 1 ? schemas[i] : merge_schemas(merged, schemas[i], dataset + ", " + last_objects[i].path);
   }
   return merged;
 }
@@ -262,7 +262,7 @@ Exports find_blobs(const std::shared_ptr<FileIO>& io, const SinkConfig& sink, co
   };
 
   Exports exports;
-  std::vector<std::string> last_objects;
+  std::vector<ExportedObject> last_objects;
   std::map<std::string, UnlistedOpens> unlisted;
   const std::string prefix = iceberg::normal_location(sink.path);
   for (auto& [folder, some] : folders) {
@@ -276,11 +276,13 @@ Exports find_blobs(const std::shared_ptr<FileIO>& io, const SinkConfig& sink, co
     std::vector<SentRange> ranges;
     for (const auto* part : {&visible.chain, &visible.old}) {
       for (const BlobClaim& claim : *part) {
-        exports.objects.push_back({join_path(prefix, claim.object), claim.rows});
+        const std::string path = part == &visible.old ? old_claim_path(root + folder, claim)
+                                                      : fmt::format("{}{}/{}.json", root, folder, claim.since);
+        exports.objects.push_back({join_path(prefix, claim.object), claim.rows, path});
         exports.rows += claim.rows;
         ranges.push_back({claim.since_of_rows(), claim.until});
       }
-      if (!part->empty()) last_objects.push_back(exports.objects.back().path);
+      if (!part->empty()) last_objects.push_back(exports.objects.back());
     }
     const auto stream = held_by_stream.find(stream_of_folder(folder));
     if (stream == held_by_stream.end()) continue;
@@ -312,7 +314,8 @@ Exports find_blobs(const std::shared_ptr<FileIO>& io, const SinkConfig& sink, co
   return exports;
 }
 
-iceberg::Schema read_blob_schema(FileIO& io, const std::string& path) {
+iceberg::Schema read_blob_schema(FileIO& io, const ExportedObject& object) {
+  const std::string& path = object.path;
   if (!path.ends_with(".parquet")) {
     fail(ErrorKind::unsupported,
          "{} is no Parquet: queries read Parquet blobs alone. Give the Parquet sink another path, or take "
@@ -332,6 +335,12 @@ iceberg::Schema read_blob_schema(FileIO& io, const std::string& path) {
   }
   try {
     const auto footer = parquet::ReadMetaData(file);
+    if (footer->num_rows() != object.rows) {
+      fail(ErrorKind::corrupt,
+           "{} has {} rows, and its claim {} says {}: it was changed after it was exported. Restore it, or take "
+           "\"queryable\" from the sink to read what the cache has",
+           path, footer->num_rows(), object.claim, object.rows);
+    }
     parquet::ArrowReaderProperties properties;
     properties.set_arrow_extensions_enabled(true);  // else a uuid is like any 16 bytes
     std::shared_ptr<arrow::Schema> columns;

@@ -71,6 +71,7 @@ struct HeldStream {
 struct ExportedObject {
   std::string path;
   int64_t rows = 0;
+  std::string claim;  // the path of the claim that says so
 };
 
 struct Exports {
@@ -94,8 +95,9 @@ std::optional<Exports> find_exports(const std::shared_ptr<FileIO>& io, const Sin
                                     const std::string& dataset, const ExportsSeen& before,
                                     const std::string& own_streams, const std::vector<HeldStream>& held);
 
-// The columns of a blob in Parquet, as the file has them. Throws not_found, corrupt, unsupported naming it.
-iceberg::Schema read_blob_schema(FileIO& io, const std::string& path);
+// The columns of a blob in Parquet, as the file has them. Throws not_found, corrupt (also where it has another number
+// of rows than its claim says), unsupported naming it.
+iceberg::Schema read_blob_schema(FileIO& io, const ExportedObject& object);
 
 // Of the stream's unlisted rows it cannot be told which are at `where`.
 [[noreturn]] void fail_unlisted(const HeldStream& held, const std::string& where);

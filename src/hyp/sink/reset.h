@@ -58,11 +58,11 @@ struct ResetOptions {
 // Across the opens of a partition: a row is at the destination iff its number is at or below the last of its open. So
 // for a place P each open is told apart, at the destination and by compare-and-set: one whose rows above its last are
 // at or below P is raised to the highest of them (skipped), the older first; one that has rows above P is lowered to P,
-// or where it can end at or below (repeated), the newest first, once the watermark was lowered. What is at the destination stays. Opens of which the
-// cache has no row in between are left as they are: whoever looks for a lost watermark asks for the first row that is
-// not there (newest_sent_open), not for the last that is. Then the watermark moves, and a pending intent goes. Numbers
-// that no row has yet are never skipped: an open is raised to a row that it has. A destination that no longer lists an
-// open (P10.7) takes no rows of it: a P that would send such is refused.
+// or where it can end at or below (repeated), the newest first, once the watermark was lowered. What is at the
+// destination stays. Opens of which the cache has no row in between are left as they are: whoever looks for a lost
+// watermark asks for the first row that is not there (newest_sent_open), not for the last that is. Then the watermark
+// moves, and a pending intent goes. Numbers that no row has yet are never skipped: an open is raised to a row that it
+// has. A destination that no longer lists an open (P10.7) takes no rows of it: a P that would send such is refused.
 //   Under the sink's lock. Killed anywhere and run again it completes; what the sink does in between is right for what
 // the destination says by then, or it stops. One failing partition does not stop the others. Throws what run_sink does.
 SinkReset reset_sink(Cache& cache, const SinkConfig& sink, const ResetTarget& target, const ResetOptions& options = {});

@@ -2,8 +2,6 @@
 
 #include <map>
 
-#include <poll.h>
-
 #include "base/error.h"
 #include "orca/state/database.h"
 

@@ -49,7 +49,7 @@ class SqliteDatabase final : public Database {
       std::vector<std::optional<std::string>> cells;
       for (int column = 0; column < statement.columns(); ++column) {
         const bool is_null = !statement.maybe_integer(column);
-        cells.push_back(is_null ? std::nullopt : std::optional(text_of(statement, column)));
+        cells.push_back(is_null ? std::nullopt : std::optional(statement.text(column)));
       }
       result.rows.emplace_back(std::move(cells));
     }
@@ -75,8 +75,6 @@ class SqliteDatabase final : public Database {
   bool is_postgres() const override { return false; }
 
  private:
-  static std::string text_of(const SqliteStatement& statement, int column) { return statement.text(column); }
-
   SqliteStatement& prepared(const std::string& sql) {
     const auto found = statements_.find(sql);
     if (found != statements_.end()) return found->second;

@@ -297,16 +297,20 @@ TEST_F(HypDaemon, PathsOfTheCallersOwnDescriptorsAreTheCallers) {
   EXPECT_EQ(output_of({"query", "select n from events order by n", "--format", "csv"}), "n\n1\n2\n3\n4\n");
 }
 
-// The daemon owns the cache, so it is the one that purges, and what it still has in its spool goes, too.
 TEST_F(HypDaemon, AnIngestTellsAFlushesNumbersAsThoseOfAllThatWasSpooled) {
   write("hyp.json", "{\"listen\": \"\", \"flushIntervalMs\": 3600000}");
   start();
+  output_of({"ingest", "events", "--no-flush"}, "{\"n\":0}\n");
+  // The daemon flushes the first rows at once, and those that come then in an hour.
+  for (int i = 0; i < 500 && Json::parse(output_of({"status", "--json"}))["spooledLines"].contains("events"); ++i)
+    ::usleep(20'000);
   output_of({"ingest", "events", "--no-flush"}, "{\"n\":1}\n{\"n\":2}\n");
   EXPECT_THAT(
       output_of({"ingest", "events"}, "{\"n\":3}\n"),
       AllOf(HasSubstr("took 1 line"), HasSubstr("the flush added 3 rows to the cache, of all that was spooled")));
 }
 
+// The daemon owns the cache, so it is the one that purges, and what it still has in its spool goes, too.
 TEST_F(HypDaemon, APurgeGoesThroughTheDaemonAndLeavesNoRowInAnyFile) {
   write("hyp.json", R"({"listen": "", "flushIntervalMs": 3600000,
     "sinks": [{"name": "out", "type": "blob", "path": "out", "format": "jsonl", "compression": "none"}]})");

@@ -148,6 +148,25 @@ TEST_F(EndToEnd, RowsOfACacheArriveInTheReceiversCache) {
   EXPECT_EQ(received(), sorted_rows(rows(1, 9)));
 }
 
+// What one sink brought is no copy's (P10.7).
+TEST_F(EndToEnd, TwoSinksThatKnowTheReceiverUnderTwoAddressesMakeOneStream) {
+  SinkConfig other = sink_;
+  other.name = "other";
+  other.forward.url = fmt::format("http://localhost:{}", receiver_->port());
+  Cache cache(box_.config);
+  const auto ship = [&](const SinkConfig& sink) {
+    const SinkRunReport report = run_sink(cache, sink);
+    EXPECT_FALSE(report.failed()) << sink.name << ": " << report.partitions.at(0).error;
+  };
+  ingest(cache, {make_frame("logs", "web", rows(1, 4))});
+  ship(sink_);
+  ship(other);
+  ingest(cache, {make_frame("logs", "web", rows(5, 8))});
+  ship(other);
+  ship(sink_);
+  EXPECT_EQ(received(), sorted_rows(rows(1, 8)));
+}
+
 TEST_F(EndToEnd, Case20AKilledSinkSendsItsRangeAgainAndThenTheNewRows) {
   box_.ingest_lines("logs", "web", rows(1, 3));
   const auto points = fault_points_of([&] { box_.ship_well(sink_); });

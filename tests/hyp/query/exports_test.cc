@@ -10,6 +10,7 @@
 #include "hyp/query/cut.h"
 #include "hyp/sink/offsets.h"
 #include "hyp/sink/reset.h"
+#include "iceberg/maintain/expire_snapshots.h"
 #include "iceberg/metadata/changes.h"
 
 namespace firn::hyp {
@@ -481,6 +482,52 @@ TEST(ExportedBlobs, RowsThatAResetSendsAgainComeOnce) {
   EXPECT_EQ(box.seen(), from_to(0, 6));
 }
 
+TEST(ExportedBlobs, RowsThatOnlyTheBlobsHaveStayVisibleWhereAResetSendsTheOthersAgain) {
+  ExportsBox box(SinkKind::blob);
+  const Lines newer = {R"({"n":8,"at":"2024-06-15T00:00:00Z"})", R"({"n":9,"at":"2024-06-15T00:00:00Z"})"};
+  box.ingest_lines("logs", "a", ExportsBox::numbered(0, 8) + newer);  // one unit
+  box.ship();
+  ASSERT_EQ(box.evict(), 8);
+  for (int i = 0; i < 2; ++i) {
+    {
+      Cache cache(box.config);
+      ASSERT_FALSE(reset_sink(cache, box.sink(), parse_reset_target("start")).failed());
+    }
+    EXPECT_EQ(box.seen(), from_to(0, 10));
+    EXPECT_EQ(box.ship().rows(), 2);
+    EXPECT_EQ(box.seen(), from_to(0, 10));
+  }
+}
+
+TEST(ExportedBlobs, RowsThatLeaveBetweenAResetAndTheRunStayVisible) {
+  ExportsBox box(SinkKind::blob);
+  box.sink().unit_rows_max = 2;
+  box.add("a", 0, 6);
+  box.ship();
+  {
+    Cache cache(box.config);
+    ASSERT_FALSE(reset_sink(cache, box.sink(), parse_reset_target("start")).failed());
+  }
+  ASSERT_EQ(box.evict(), 6);
+  EXPECT_EQ(box.seen(), from_to(0, 6));
+  box.add("a", 6, 8);
+  box.ship();
+  EXPECT_EQ(box.seen(), from_to(0, 8));
+}
+
+TEST(ExportedBlobs, AnObjectWithOtherRowsThanItsClaimSaysIsNamed) {
+  ExportsBox box(SinkKind::blob);
+  box.add("a", 0, 3);
+  box.add("b", 3, 4);
+  box.ship();
+  Lines objects;
+  for (const auto& [path, claim] : claims_of(box.out())) objects.push_back(claim["object"]);
+  ASSERT_EQ(objects.size(), 2U);
+  fs::copy_file(box.out() + "/" + objects[1], box.out() + "/" + objects[0], fs::copy_options::overwrite_existing);
+  const Failure failure = failure_of(Cache(box.config), "select n from logs");
+  EXPECT_NE(failure.message.find(objects[0] + " has 1 rows, and its claim"), std::string::npos) << failure.message;
+}
+
 iceberg::LoadedTable change_archive(const ExportsBox& box, const std::function<void(iceberg::TableMetadata&)>& change) {
   const auto table = iceberg::open_filesystem_table(make_local_file_io(), box.out() + "/hyp/logs");
   return iceberg::commit_metadata(*table,
@@ -501,6 +548,62 @@ TEST(ExportedArchive, AfterARollbackTheCacheGivesWhatIsNotThere) {
   box.ship();
   change_archive(box, [&](iceberg::TableMetadata& next) { rollback_to_snapshot(next, first, now_ms()); });
   EXPECT_EQ(box.seen(), from_to(0, 8));
+}
+
+TEST(ExportedArchive, ARollbackWhoseSnapshotsHaveExpiredIsSaid) {
+  ExportsBox box(SinkKind::iceberg);
+  box.add("a", 0, 3);
+  box.ship();
+  const int64_t first = *archive_table(box.out(), "logs").metadata->current_snapshot_id;
+  box.add("a", 3, 6);
+  box.ship();
+  change_archive(box, [&](iceberg::TableMetadata& next) { rollback_to_snapshot(next, first, now_ms()); });
+  box.add("b", 6, 8);
+  static_cast<SinkBox&>(box).ship(box.sink());  // b's rows; a's do not go on
+  EXPECT_EQ(box.seen(), from_to(0, 8));
+  iceberg::ExpireOptions expire;
+  expire.older_than_ms = now_ms() + 1;
+  expire_snapshots(*iceberg::open_filesystem_table(make_local_file_io(), box.out() + "/hyp/logs"), expire);
+  const Failure failure = failure_of(Cache(box.config), "select n from logs");
+  EXPECT_NE(failure.message.find("rolled back"), std::string::npos) << failure.message;
+}
+
+// More opens than a table repeats, and the sequence file that had the others is gone.
+TEST_P(QueryableSinks, RowsOfOpensThatNobodyListsAnyMoreAreCountedOnceOrNotAtAll) {
+  constexpr int64_t kOpens = 67;
+  for (int64_t n = 0; n < kOpens; ++n) {
+    box_.add("a", n, n + 1);
+    if (n == 2 || n == kOpens - 1) box_.ship();
+  }
+  box_.add("a", kOpens, kOpens + 1);
+  const std::string file = box_.config.cache_root + "/_hyp_ingest_seq.json";
+  const std::string kept = make_local_file_io()->read(file);
+  EXPECT_EQ(box_.seen(), from_to(0, kOpens + 1));
+  fs::remove(file);
+  int64_t end = kOpens + 1;
+  for (const bool goes_on : {false, true}) {
+    if (goes_on) box_.add("a", end, end + 1), ++end;
+    if (is_blob()) {
+      EXPECT_EQ(box_.seen(), from_to(0, end));
+    } else {
+      const Failure failure = failure_of(Cache(box_.config), "select n from logs");
+      EXPECT_NE(failure.message.find("_hyp_ingest_seq.json"), std::string::npos) << failure.message;
+    }
+  }
+  replace_file(file, kept);
+  EXPECT_EQ(box_.seen(), from_to(0, end));
+}
+
+// Claims of opens that nobody lists, and none of a later one: they may be a copy's, which issued the same numbers.
+TEST(ExportedBlobs, ClaimsThatMayBeACopysAreNotTakenForOurs) {
+  ExportsBox box(SinkKind::blob);
+  for (int64_t n = 0; n < 67; ++n) {
+    box.add("a", n, n + 1);
+    if (n == 2) box.ship();
+  }
+  fs::remove(box.config.cache_root + "/_hyp_ingest_seq.json");
+  const Failure failure = failure_of(Cache(box.config), "select n from logs");
+  EXPECT_NE(failure.message.find("_hyp_ingest_seq.json"), std::string::npos) << failure.message;
 }
 
 // As if 64 later opens had come (P10.7).

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/clock.h"
 #include "base/fault_point.h"
+#include "base/test_world.h"
 #include "hyp/daemon/service.h"
 #include "hyp/receiver/ledger_box.h"
 #include "io/sqlite.h"
@@ -231,6 +233,48 @@ TEST(LedgerFailure, ALedgerOlderThanItsSegmentsIsRefused) {
   fs::rename(ledger + ".newer", ledger);
   box.reopen();
   EXPECT_EQ(box.numbers(), numbers_between(0, 4));
+}
+
+// Senders would be told to send again what the tables have.
+TEST(LedgerFailure, ALedgerOlderThanWhatWasFlushedIsRefusedThoughNoSegmentIsLeft) {
+  LedgerBox box;
+  const std::string ledger = box.ledger_file();
+  EXPECT_EQ(box.outcome(numbered(kStream, "a", first_range(0, 2))), Outcome::landed);
+  EXPECT_EQ(box.flush_received().rows, 2);
+  box.receiver.reset();
+  fs::copy_file(ledger, ledger + ".backup");
+  box.reopen();
+  EXPECT_EQ(box.outcome(numbered(kStream, "a", range_of(2, 4))), Outcome::landed);
+  EXPECT_EQ(box.flush_received().rows, 2);
+  box.receiver.reset();
+  fs::rename(ledger, ledger + ".newer");
+  fs::rename(ledger + ".backup", ledger);
+  std::string message;
+  EXPECT_EQ(kind_of([&] { Receiver::open(*box.cache); }, &message), ErrorKind::corrupt);
+  EXPECT_NE(message.find("backup"), std::string::npos) << message;
+  fs::rename(ledger + ".newer", ledger);
+  box.reopen();
+  EXPECT_EQ(box.outcome(numbered(kStream, "a", range_of(4, 5))), Outcome::landed);
+  EXPECT_EQ(box.numbers(), numbers_between(0, 5));
+}
+
+// Its folder restored alone, after a time when the clock was ahead: the tables' markers are past all that it knows.
+TEST(LedgerFailure, RowsThatComeAfterAnOlderFolderWasRestoredAreNotTakenForFlushedOnes) {
+  LedgerBox box;
+  const std::string folder = box.receiver->spool().folder(), saved = box.folder / "saved";
+  box.receiver.reset();
+  copy_over(folder, saved);
+  set_clock_ms(now_ms() + 3'600'000);
+  box.reopen();
+  EXPECT_EQ(box.outcome(numbered(kStream, "a", first_range(0, 2))), Outcome::landed);
+  EXPECT_EQ(box.flush_received().rows, 2);
+  box.receiver.reset();
+  set_clock_ms(std::nullopt);
+  copy_over(saved, folder);
+  box.reopen();
+  EXPECT_EQ(box.outcome(numbered("c1/logs/source=edge", "b", first_range(10, 13))), Outcome::landed);
+  EXPECT_EQ(box.flush_received().rows, 3);
+  EXPECT_EQ(box.numbers(), (std::vector<int64_t>{1, 2, 11, 12, 13}));
 }
 
 TEST(LedgerFailure, ALostOrShortOrDamagedSegmentIsSaid) {

@@ -58,11 +58,16 @@ TEST(Blob, IsNamedByOpenAndRangeAndClaimedByItsStream) {
       fmt::format("{}/_firn/{}/logs/source=web/{}", box.out(), cache.sequence().cache_id(), open.open_id);
   const std::string first = fmt::format("logs/source=web/{}_{}_{}.parquet", open.open_id, since, since + 2);
   const std::string second = fmt::format("logs/source=web/{}_{}_{}.parquet", open.open_id, since + 2, since + 3);
-  EXPECT_EQ(claims_of(box.out()),
-            (std::map<std::string, Json>{{fmt::format("{}/{}.json", claims, since),
-                                          {{"until", std::to_string(since + 2)}, {"object", first}, {"rows", 2}}},
-                                         {fmt::format("{}/{}.json", claims, since + 2),
-                                          {{"until", std::to_string(since + 3)}, {"object", second}, {"rows", 1}}}}));
+  EXPECT_EQ(claims_of(box.out()), (std::map<std::string, Json>{{fmt::format("{}/{}.json", claims, since),
+                                                                {{"until", std::to_string(since + 2)},
+                                                                 {"object", first},
+                                                                 {"rows", 2},
+                                                                 {"first", std::to_string(since + 1)}}},
+                                                               {fmt::format("{}/{}.json", claims, since + 2),
+                                                                {{"until", std::to_string(since + 3)},
+                                                                 {"object", second},
+                                                                 {"rows", 1},
+                                                                 {"first", std::to_string(since + 3)}}}}));
   EXPECT_EQ(files_below(box.out() + "/logs"),
             (std::vector<std::string>{box.out() + "/" + first, box.out() + "/" + second}));
 }

@@ -1,7 +1,12 @@
 // Lost files, restored backups and copied caches: the destination's numbers decide (P10.5, P10.6).
 #include "hyp/sink/sink_box.h"
 
+#include "base/clock.h"
+#include "hyp/cache/table_opens.h"
 #include "hyp/sink/offsets.h"
+#include "hyp/sink/reset.h"
+#include "iceberg/commit/commit.h"
+#include "iceberg/metadata/changes.h"
 
 namespace firn::hyp {
 namespace {
@@ -259,6 +264,68 @@ TEST(SinkCopies, AMissingClaimBelowOthersStopsASinkThatLostItsWatermark) {
   EXPECT_EQ(report.partitions.at(0).error_kind, "corrupt");
   EXPECT_NE(report.partitions.at(0).error.find("a claim from 2 on"), std::string::npos)
       << report.partitions.at(0).error;
+}
+
+// A table repeats 64 opens. One that was dropped and that the sequence file lost must not leave its numbers to the one
+// before it, whose last number at a destination says nothing about them (P5.1, P10.5).
+TEST(LostSequenceFile, GivesNoNumberToAnotherOpen) {
+  SinkBox box;
+  box.ingest_lines("quiet", "web", kLater);
+  const std::string file = box.config.cache_root + "/_hyp_ingest_seq.json";
+  const std::string older = make_local_file_io()->read(file);
+  for (int n = 0; n < 66; ++n) box.ingest_lines("logs", "web", {fmt::format(R"({{"n":{}}})", n)});
+  using Row = std::pair<std::string, int64_t>;
+  const auto issuers = [&] {
+    Cache cache(box.config);
+    std::map<Row, std::string> found;
+    for (const PartitionId& partition : {PartitionId{"quiet", "web"}, kWeb}) {
+      const std::vector<OpenRange> opens = partition_opens(cache, partition);
+      for (const int64_t seq : read_sequenced(cache, partition).after) {
+        for (const OpenRange& open : opens) {
+          if (open.since_exclusive < seq && seq <= open.until) found[{partition.dataset, seq}] = open.open_id;
+        }
+      }
+    }
+    return found;
+  };
+  const std::map<Row, std::string> before = issuers();
+  ASSERT_EQ(before.size(), 68u);
+  for (const bool is_older : {false, true}) {
+    SCOPED_TRACE(is_older);
+    is_older ? replace_file(file, older) : static_cast<void>(fs::remove(file));
+    const std::map<Row, std::string> after = issuers();
+    EXPECT_EQ(after.size(), 66u) << "all but the rows of the two opens that nobody lists";
+    for (const auto& [row, open] : after) EXPECT_EQ(open, before.at(row)) << row.first << " " << row.second;
+  }
+}
+
+// The other copy's opens have higher numbers than the one of which rows are gone.
+TEST(SinkCopies, ACopysOpensAreNoEvidenceThatRowsAreStillInAnArchive) {
+  SinkBox box;
+  const SinkConfig sink = make_sink(SinkKind::iceberg, box.out());
+  box.ingest_lines("logs", "web", kShared);
+  box.ship_well(sink);
+  const Copies copies(box);
+  copies.turn();
+  for (int n = 20; n < 23; ++n) box.ingest_lines("logs", "web", {fmt::format(R"({{"n":{}}})", n)});
+  box.ship_well(sink);
+  const Lines before = delivered_rows(sink);
+  copies.turn();
+  box.ingest_lines("logs", "web", kLater);
+  box.ship_well(sink);
+  const auto operations = iceberg::open_filesystem_table(make_local_file_io(), box.out() + "/hyp/logs");
+  iceberg::commit_metadata(*operations, [](iceberg::TableMetadata& next) {
+    return iceberg::rollback_to_snapshot(next, *next.current_snapshot()->parent_snapshot_id, now_ms());
+  });
+  EXPECT_EQ(box.ship(sink).partitions.at(0).error_kind, "destination_behind");
+  {
+    Cache cache(box.config);
+    const SinkReset done = reset_sink(cache, sink, {ResetTarget::To::destination});
+    ASSERT_FALSE(done.failed()) << done.partitions.at(0).error;
+    EXPECT_EQ(done.partitions.at(0).rows_missed, static_cast<int64_t>(kLater.size()));
+  }
+  box.ship_well(sink);
+  EXPECT_EQ(delivered_rows(sink), sorted_rows(before + kLater));
 }
 
 TEST(SinkCopies, AnArchiveRolledBackStopsTheSink) {

@@ -77,6 +77,9 @@ TEST(Offsets, ComeBackFromTheProperty) {
   EXPECT_EQ(read.sequence, 3);
   EXPECT_EQ(read.skipped, offsets.skipped);
   EXPECT_EQ(Json::parse(table.properties["firn.offset.s"])["skipped"][0], (Json{"1", "2", "b"}));
+  EXPECT_FALSE(read.was_rolled_back);
+  table.properties["firn.offset.s"] = R"({"opens":{},"sequence":1,"rolledBack":true})";
+  EXPECT_TRUE(read_offsets(table, "s").was_rolled_back);
   table.properties["firn.offset.s"] = R"({"opens":{},"sequence":1,"skipped":[["1","2"]]})";
   EXPECT_THROW(read_offsets(table, "s"), Error);
   table.properties["firn.offset.s"] = R"({"opens":{"a":"x"},"sequence":1})";
@@ -106,6 +109,13 @@ TEST(Offsets, ASnapshotOutOfTheHistoryIsARollback) {
   // Snapshot 2 is expired.
   table.snapshots = {snapshot(3, 2, 3), snapshot(4, 3, 4)};
   EXPECT_FALSE(rolled_back(4, 2, 2)) << "cut above it: it counts as there";
+  StreamOffsets noted;
+  noted.snapshot_id = 2;
+  noted.sequence = 2;
+  noted.was_rolled_back = true;
+  EXPECT_TRUE(is_rolled_back(table, noted)) << "who cut it saw that it was not";
+  noted.snapshot_id = noted.sequence = 3;
+  EXPECT_FALSE(is_rolled_back(table, noted)) << "main has it again";
   EXPECT_TRUE(rolled_back(4, 9, 3)) << "the one of that number is another";
 }
 
@@ -138,33 +148,104 @@ TEST(Offsets, WhatWasSkippedIsBounded) {
   EXPECT_EQ(offsets.skipped.back().since, 299 * 10);
 }
 
-TEST(Offsets, AfterARollbackTheHistoryTellsWhatIsLeft) {
-  const auto of_unit = [](iceberg::Snapshot made, const std::string& open_id, int64_t until) {
-    made.summary = {{"firn.stream", "s"}, {"firn.open", open_id}, {"firn.until", std::to_string(until)}};
-    return made;
-  };
+iceberg::Snapshot of_unit(iceberg::Snapshot made, const std::string& open_id, int64_t since, int64_t until) {
+  made.summary = {{"firn.stream", "s"},
+                  {"firn.open", open_id},
+                  {"firn.since", std::to_string(since)},
+                  {"firn.until", std::to_string(until)}};
+  return made;
+}
+
+// Opens a, b and c, of which b came in two units.
+struct RolledBack {
   iceberg::TableMetadata table;
-  table.snapshots = {of_unit(snapshot(1, std::nullopt, 1), "a", 10), of_unit(snapshot(2, 1, 2), "b", 20),
-                     of_unit(snapshot(3, 2, 3), "b", 30), of_unit(snapshot(4, 3, 4), "c", 40)};
   StreamOffsets offsets;
-  offsets.opens = {{"a", 10}, {"b", 30}, {"c", 40}};
-  offsets.snapshot_id = 4;
-  offsets.sequence = 4;
-  table.current_snapshot_id = 2;
-  auto left = offsets_in_history(table, "s", offsets);
+
+  RolledBack() {
+    table.snapshots = {of_unit(snapshot(1, std::nullopt, 1), "a", 0, 10), of_unit(snapshot(2, 1, 2), "b", 10, 20),
+                       of_unit(snapshot(3, 2, 3), "b", 20, 30), of_unit(snapshot(4, 3, 4), "c", 30, 40)};
+    offsets.opens = {{"a", 10}, {"b", 30}, {"c", 40}};
+    offsets.snapshot_id = 4;
+    offsets.sequence = 4;
+    table.current_snapshot_id = 2;
+  }
+  std::optional<StreamOffsets> left() const { return offsets_in_history(table, "s", offsets); }
+};
+
+using Lasts = std::map<std::string, int64_t>;
+
+TEST(Offsets, AfterARollbackEachOpenIsWhereItWasBeforeTheUnitsThatAreGone) {
+  RolledBack world;
+  auto left = world.left();
   ASSERT_TRUE(left);
-  EXPECT_EQ(left->opens, (std::map<std::string, int64_t>{{"a", 10}, {"b", 20}}));
+  EXPECT_EQ(left->opens, (Lasts{{"a", 10}, {"b", 20}, {"c", 30}}));
   EXPECT_EQ(left->snapshot_id, 2);
-  EXPECT_TRUE(offsets_in_history(table, "other", offsets)->opens.empty());
-  offsets.skipped = {{20, 25, "b"}};  // a reset's word outlives the rollback
-  EXPECT_EQ(offsets_in_history(table, "s", offsets)->opens.at("b"), 25);
-  offsets.skipped.clear();
-  // Snapshot 1 is expired: what ends below what is left was there before it.
-  table.snapshots = {table.snapshots[1], table.snapshots[2], table.snapshots[3]};
-  left = offsets_in_history(table, "s", offsets);
+  // Snapshot 1 is expired: what the rollback took is still known.
+  world.table.snapshots = {world.table.snapshots[1], world.table.snapshots[2], world.table.snapshots[3]};
+  left = world.left();
   ASSERT_TRUE(left);
-  EXPECT_EQ(left->opens, (std::map<std::string, int64_t>{{"a", 10}, {"b", 20}}));
-  EXPECT_FALSE(offsets_in_history(table, "other", offsets)) << "it may have been below the cut";
+  EXPECT_EQ(left->opens, (Lasts{{"a", 10}, {"b", 20}, {"c", 30}}));
+}
+
+TEST(Offsets, AfterARollbackAnOpenOfACopyIsNoEvidenceForOnesWithHigherNumbers) {
+  RolledBack world;
+  // Two copies went on from 10: d's unit came last, and it alone is gone.
+  world.table.snapshots = {of_unit(snapshot(1, std::nullopt, 1), "a", 0, 10), of_unit(snapshot(2, 1, 2), "b", 10, 20),
+                           of_unit(snapshot(3, 2, 3), "c", 30, 40), of_unit(snapshot(4, 3, 4), "d", 10, 15)};
+  world.offsets.opens = {{"a", 10}, {"b", 20}, {"c", 40}, {"d", 15}};
+  world.table.current_snapshot_id = 3;
+  for (const bool is_cut : {false, true}) {
+    if (is_cut) world.table.snapshots = {world.table.snapshots[2], world.table.snapshots[3]};
+    const auto left = world.left();
+    ASSERT_TRUE(left) << is_cut;
+    EXPECT_EQ(left->opens, (Lasts{{"a", 10}, {"b", 20}, {"c", 40}, {"d", 10}})) << is_cut;
+  }
+}
+
+TEST(Offsets, AfterARollbackWhoseSnapshotsAreGoneAWholeHistoryTellsAndACutOneDoesNot) {
+  RolledBack world;
+  world.table.snapshots = {world.table.snapshots[0], world.table.snapshots[1]};
+  const auto left = world.left();
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->opens, (Lasts{{"a", 10}, {"b", 20}}));
+  world.table.snapshots = {world.table.snapshots[1]};
+  EXPECT_FALSE(world.left());
+  world.table.snapshots = {of_unit(snapshot(1, std::nullopt, 1), "a", 0, 10), snapshot(3, 2, 3), snapshot(4, 3, 4)};
+  world.table.current_snapshot_id = 1;
+  ASSERT_TRUE(world.left()) << "between the two one is gone";
+  EXPECT_EQ(world.left()->opens, (Lasts{{"a", 10}}));
+}
+
+TEST(Offsets, AfterARollbackWhatAResetSaidStandsButForWhatComesAgain) {
+  RolledBack world;
+  world.offsets.skipped = {{20, 25, "b"}};
+  auto left = world.left();
+  EXPECT_EQ(left->opens.at("b"), 25) << "what was skipped right above what is left stays so";
+  EXPECT_EQ(left->skipped, world.offsets.skipped);
+  world.offsets.skipped = {{30, 50, "b"}};  // behind a unit that is gone
+  world.offsets.opens["b"] = 50;
+  left = world.left();
+  EXPECT_EQ(left->opens.at("b"), 20);
+  EXPECT_TRUE(left->skipped.empty()) << "its rows come again with those before them";
+  world.offsets.skipped.clear();
+  world.offsets.opens["b"] = 12;  // made to come again
+  EXPECT_EQ(world.left()->opens.at("b"), 12);
+  world.offsets.opens.erase("b");
+  EXPECT_FALSE(world.left()->opens.contains("b"));
+}
+
+// As if 64 later opens had come (P10.7).
+TEST(Offsets, AfterARollbackOfAnOpenThatIsNoLongerListedTheWholeHistoryTells) {
+  RolledBack world;
+  world.offsets.opens = {{"c", 40}};
+  world.offsets.forgot = 30;
+  const auto left = world.left();
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->opens, (Lasts{{"a", 10}, {"b", 20}}));
+  EXPECT_EQ(judge(*left, false, unit("b", 20, 30, false), "t"), UnitVerdict::take);
+  EXPECT_EQ(judge(*left, false, unit("c", 30, 40, true), "t"), UnitVerdict::take);
+  world.table.snapshots = {world.table.snapshots[1], world.table.snapshots[2], world.table.snapshots[3]};
+  EXPECT_FALSE(world.left()) << "where b was cannot be told";
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // A sink that a person moves (P10.6): what it skips and repeats, and that nothing undoes it.
 #include "hyp/sink/reset.h"
 
+#include "base/clock.h"
 #include "base/fault_point.h"
+#include "hyp/maintain/retention.h"
 #include "hyp/sink/offsets.h"
 #include "hyp/sink/sink_box.h"
 #include "iceberg/commit/commit.h"
+#include "iceberg/maintain/maintain.h"
 #include "support/crash.h"
 
 namespace firn::hyp {
@@ -368,6 +371,82 @@ TEST_P(SinkResets, KilledAnywhereAndMadeAgainItIsRight) {
   }
 }
 
+// Three opens, of which retention empties the one in the middle.
+class SinkResetsAfterRetention : public SinkResets {
+ protected:
+  void make() {
+    box_.declare("logs").primary_timestamp_column = "at";
+    box_.config.datasets["logs"].retention.days = 30;
+    box_.ingest_lines("logs", "web", kNew[0]);
+    box_.ingest_lines("logs", "web", {R"({"n":3,"at":"2020-01-05T00:00:00Z"})"});
+    box_.ingest_lines("logs", "web", kNew[1]);
+    box_.ship_well(sink_);
+    Cache cache(box_.config);
+    ASSERT_EQ(apply_retention(cache, kWeb, now_ms()).rows_removed, 1);
+  }
+  const std::vector<Lines> kNew = {{R"({"n":1,"at":"2124-01-05T00:00:00Z"})", R"({"n":2,"at":"2124-01-05T00:00:00Z"})"},
+                                   {R"({"n":4,"at":"2124-01-05T00:00:00Z"})"}};
+};
+
+TEST_P(SinkResetsAfterRetention, ToStartSendsTheRowsBeforeAnOpenThatWasEmptiedToo) {
+  make();
+  for (const bool is_lost : {false, true}) {
+    SCOPED_TRACE(is_lost ? "then the watermark is lost" : "");
+    const PartitionReset start = reset_well({To::start});
+    EXPECT_EQ(start.rows_repeated, 3);
+    EXPECT_EQ(start.rows_to_send, 3);
+    EXPECT_TRUE(start.is_start);
+    if (is_lost) lose_watermarks();
+    EXPECT_EQ(box_.ship_well(sink_).rows(), 3);
+    EXPECT_EQ(box_.ship_well(sink_).rows(), 0);
+  }
+}
+
+TEST_P(SinkResetsAfterRetention, ToANumberSendsTheRowsAboveItOnBothSidesOfAnEmptiedOpen) {
+  make();
+  EXPECT_EQ(reset_well({To::number, 1}).rows_to_send, GetParam() == SinkKind::iceberg ? 2 : 3);
+  EXPECT_EQ(box_.ship_well(sink_).rows(), GetParam() == SinkKind::iceberg ? 2 : 3) << "a blob ends where a unit ended";
+}
+
+TEST_P(SinkResetsAfterRetention, ToNowAndToTheDestinationStayWhereTheSinkIs) {
+  box_.ingest_lines("logs", "web", {R"({"n":0,"at":"2124-01-05T00:00:00Z"})"});
+  make();
+  for (const To to : {To::now, To::destination}) {
+    const PartitionReset stays = reset_well({to});
+    EXPECT_EQ(stays.watermark_after, stays.watermark_before);
+    EXPECT_EQ(stays.rows_skipped + stays.rows_repeated + stays.rows_missed + stays.rows_to_send, 0);
+  }
+}
+
+TEST_P(SinkResets, ANumberBelowTheFirstIsNotTakenForTheStart) {
+  ingest_opens();
+  box_.ship_well(sink_);
+  for (const int64_t number : {int64_t{-5}, int64_t{0}}) {
+    const SinkReset refused = reset({To::number, number});
+    EXPECT_EQ(refused.partitions.at(0).error_kind, "invalid_argument");
+    EXPECT_NE(refused.partitions.at(0).error.find("the first number"), std::string::npos);
+  }
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 0);
+}
+
+// Retention trusts the watermark (P8).
+TEST_P(SinkResets, TheWatermarkIsLowBeforeAnythingCountsAsUnsent) {
+  ingest_opens();
+  box_.ship_well(sink_);
+  const char* point = GetParam() == SinkKind::blob ? "sink.before-withdraw" : "sink.before-reset";
+  ASSERT_EQ(run_in_child([&] {
+              set_fault_handler([&](const char* name) {
+                if (std::string_view(name) == point) ::_exit(0);
+              });
+              reset({To::start});
+              ::_exit(1);
+            }),
+            0);
+  EXPECT_EQ(watermark(), std::nullopt);
+}
+
+INSTANTIATE_TEST_SUITE_P(Destinations, SinkResetsAfterRetention, testing::Values(SinkKind::blob, SinkKind::iceberg),
+                         [](const auto& test) { return test.param == SinkKind::blob ? "blob" : "iceberg"; });
 INSTANTIATE_TEST_SUITE_P(Destinations, SinkResets, testing::Values(SinkKind::blob, SinkKind::iceberg),
                          [](const auto& test) { return test.param == SinkKind::blob ? "blob" : "iceberg"; });
 
@@ -465,6 +544,47 @@ TEST_F(ArchiveReset, AfterARollbackGoesOnFromWhatIsLeft) {
   EXPECT_EQ(delivered_rows(sink_), sorted_rows(kAll));
   roll_back(1);
   EXPECT_EQ(box_.ship(sink_).partitions.at(0).error_kind, "destination_behind") << "the next rollback shows, too";
+}
+
+// Another partition goes on after a rollback, and `firn expire` takes the snapshots that would tell of it.
+TEST_F(ArchiveReset, ARollbackIsNotForgottenWhenLaterCommitsAreAllThatIsKept) {
+  for (const bool is_compacted : {false, true}) {
+    SCOPED_TRACE(is_compacted);
+    box_.ingest_lines("logs", "app", kOpens[2]);
+    box_.ship_well(sink_);
+    for (const Lines& lines : {kOpens[0], kOpens[1]}) box_.ingest_lines("logs", "web", lines);
+    box_.ship_well(sink_);
+    roll_back(1);
+    if (is_compacted) {
+      iceberg::compact(*table(), {});
+    } else {
+      for (int i = 0; i < 2; ++i) {
+        box_.ingest_lines("logs", "app", kOpens[2]);
+        box_.ship(sink_);
+      }
+    }
+    iceberg::ExpireOptions expire;
+    expire.older_than_ms = now_ms() + 1;
+    EXPECT_FALSE(iceberg::expire_snapshots(*table(), expire).expired_snapshots.empty());
+    const Lines there = delivered_rows(sink_);
+    box_.ingest_lines("logs", "web", kOpens[2]);
+    const SinkRunReport report = box_.ship(sink_);
+    const auto web = std::find_if(report.partitions.begin(), report.partitions.end(),
+                                  [](const PartitionRun& run) { return run.partition == kWeb; });
+    EXPECT_EQ(web->error_kind, "destination_behind");
+    EXPECT_EQ(delivered_rows(sink_), there) << "nothing moves until told";
+    {
+      Cache cache(box_.config);
+      ResetOptions only;
+      only.partition = kWeb;
+      EXPECT_EQ(reset_sink(cache, sink_, {To::destination}, only).partitions.at(0).error_kind, "destination_forgot");
+      const SinkReset done = reset_sink(cache, sink_, {To::number, read_sequenced(cache, kWeb).after[1]}, only);
+      ASSERT_FALSE(done.failed()) << done.partitions.at(0).error;
+    }
+    EXPECT_EQ(box_.ship_well(sink_).rows(), 4);
+    EXPECT_EQ(delivered_rows(sink_), sorted_rows(there + kOpens[1] + kOpens[2]));
+    fs::remove_all(box_.live);
+  }
 }
 
 TEST_F(ArchiveReset, AfterARollbackBehindExpiredSnapshotsAPersonHasToSayWhere) {

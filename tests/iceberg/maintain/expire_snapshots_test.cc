@@ -63,6 +63,61 @@ TEST_P(Expire, AFileStaysWhileAnOlderKeptSnapshotReachesIt) {
   EXPECT_THAT(table.rows_at(append_a2), SizeIs(1));
 }
 
+// What an exporter would take for there, since the history is cut above it (protocols P3.3).
+TEST_P(Expire, NotesOfAnExportersOffsetThatItsRowsWereRolledBack) {
+  RealTable table = make();
+  const auto set_offset = [&](const std::string& name, const std::string& value) {
+    commit_metadata(table.ops(), [&](TableMetadata& next) { return update_properties(next, {{name, value}}, {}); });
+  };
+  const auto offset = [](int64_t snapshot) {
+    return fmt::format(R"({{"opens":{{"o":"7"}},"snapshot":{}}})", snapshot);
+  };
+  const int64_t first = table.append_ids({1});
+  const int64_t kept = table.append_ids({2});
+  const int64_t lost = table.append_ids({3});
+  set_offset("firn.offset.kept", offset(kept));
+  set_offset("firn.offset.lost", offset(lost));
+  set_offset("firn.offset.gone", offset(12345));
+  set_offset("firn.offset.none", R"({"opens":{}})");
+  set_offset("firn.offset.damaged", "{");
+  set_offset("other.offset", offset(lost));
+  const Properties before = table.metadata()->properties;
+  commit_metadata(table.ops(), [&](TableMetadata& next) { return rollback_to_snapshot(next, kept, now_ms()); });
+  table.append_ids({4});
+
+  ExpireOptions options = all_old();
+  options.dry_run = true;
+  expire_snapshots(table.ops(), options);
+  EXPECT_EQ(table.metadata()->properties, before);
+  options.dry_run = false;
+  EXPECT_THAT(expire_snapshots(table.ops(), options).expired_snapshots, UnorderedElementsAre(first, kept, lost));
+  Properties noted = before;
+  noted["firn.offset.lost"] = fmt::format(R"({{"opens":{{"o":"7"}},"snapshot":{},"rolledBack":true}})", lost);
+  EXPECT_EQ(table.metadata()->properties, noted);
+  table.append_ids({5});
+  expire_snapshots(table.ops(), options);
+  EXPECT_EQ(table.metadata()->properties, noted) << "a later expiry knows no better";
+}
+
+TEST_P(Expire, ANoteOfARollbackEndsWhenMainHasTheSnapshotAgain) {
+  RealTable table = make();
+  const int64_t first = table.append_ids({1});
+  const int64_t lost = table.append_ids({2});
+  const std::string offset = fmt::format(R"({{"snapshot":{}}})", lost);
+  commit_metadata(table.ops(), [&](TableMetadata& next) {
+    set_tag(next, "lost", {.snapshot_id = lost}, now_ms());
+    update_properties(next, {{"firn.offset.s", offset}}, {});
+    return rollback_to_snapshot(next, first, now_ms());
+  });
+  table.append_ids({3});
+  expire_snapshots(table.ops(), all_old());
+  EXPECT_THAT(table.metadata()->property("firn.offset.s", ""), HasSubstr("rolledBack"));
+  commit_metadata(table.ops(), [&](TableMetadata& next) { return set_current_snapshot(next, lost, now_ms()); });
+  table.append_ids({4});
+  expire_snapshots(table.ops(), all_old());
+  EXPECT_EQ(table.metadata()->property("firn.offset.s", ""), offset);
+}
+
 TEST_P(Expire, AFileAddedAgainStaysWhenItsFirstLifeExpires) {
   RealTable table = make();
   const int64_t append_a = table.append_ids({1});

@@ -268,7 +268,7 @@ TEST_P(Programs, AZombieIsFencedAndItsSuccessorsResultStands) {
 
 TEST_P(Programs, TwoRunnersShareARunAndNothingRunsTwice) {
   auto one =
-      start({"run", "--from", "2013-01-01", "--to", "2013-01-20", "--parallel", "2"}, {{"TEST_HOLD", "2013-01-01"}});
+      start({"run", "--from", "2013-01-01", "--to", "2013-01-20", "--parallel", "1"}, {{"TEST_HOLD", "2013-01-01"}});
   ASSERT_TRUE(eventually([&] { return has_begun("load", "2013-01-01", 1); }));
   auto two = start({"resume", "--parallel", "2"});
   ASSERT_TRUE(eventually([&] {
@@ -295,6 +295,19 @@ TEST_P(Programs, AStopLeavesARunThatResumeGoesOnWith) {
   EXPECT_EQ(run({"resume"}).status, 0);
   expect_done(status(), 3);
   EXPECT_TRUE(has_begun("load", "2013-01-02", 2));
+}
+
+TEST_P(Programs, AServerWorksOnOpenRunsAndEndsOnSigterm) {
+  auto runner = start(kRunThreeDays, {{"TEST_HOLD", "2013-01-02"}});
+  ASSERT_TRUE(eventually([&] { return has_begun("load", "2013-01-02", 1); }));
+  runner->signal(SIGKILL);
+  runner->wait();
+  open_gate();
+  auto server = start({"serve"});
+  EXPECT_TRUE(eventually([&] { return status()["status"] == "done"; }));
+  server->signal(SIGTERM);
+  EXPECT_EQ(server->wait(), 0);
+  expect_done(status(), 3);
 }
 
 TEST_P(Programs, ACancelledRunEndsItsRunnersForGood) {

@@ -108,6 +108,19 @@ TEST_P(Runs, KeysOfAFunctionAreAskedOnceAfterTheStepsBefore) {
   EXPECT_EQ(view().steps[2].result, "12");
 }
 
+TEST_P(Runs, AFunctionOfKeysIsToldThoseThatTheRunWasBegunWith) {
+  define([](Definition& d) {
+    d.step("month", [](Ctx&, const std::string&) {}).mapped<std::string>([](const KeysRequest& request) {
+      std::vector<std::string> months;
+      for (const std::string& day : request.keys) months.push_back(day.substr(0, 7));
+      return months;
+    });
+    d.step("day", [](Ctx&, const Day& day) { return day; }).mapped<Day>().after("month");
+  });
+  EXPECT_EQ(run({.keys = {{"2013-01-31"}}, .key_name = "day"}), RunStatus::done);
+  EXPECT_EQ(view().steps[0].total, 1);
+}
+
 TEST_P(Runs, KeysThatCannotBeHadFailTheirStep) {
   define([](Definition& d) {
     d.step("each", [](Ctx&, const int64_t&) {}).mapped<int64_t>([]() -> std::vector<int64_t> {
