@@ -145,7 +145,8 @@ class ResetHistory {
     for (const auto& [n, number] : cached_) {
       const bool is_sent =
           target.to == ResetTarget::To::now || (target.to == ResetTarget::To::number && number <= target.seq);
-      is_sent ? counts_as_sent_.insert(n) : (counts_as_sent_.erase(n), counts_as_sent_.end());
+      counts_as_sent_.erase(n);
+      if (is_sent) counts_as_sent_.insert(n);
     }
     if (is_blob()) check({});
   }
@@ -165,7 +166,9 @@ class ResetHistory {
       std::set<int64_t> seen_once;
       for (const auto& [n, number] : cached_) seen_once.insert(n);
       for (const auto& [n, times] : times_sent_) seen_once.insert(n);
-      if (!seen_once.empty()) EXPECT_EQ(box_.seen(), std::vector<int64_t>(seen_once.begin(), seen_once.end()));
+      if (!seen_once.empty()) {
+        EXPECT_EQ(box_.seen(), std::vector<int64_t>(seen_once.begin(), seen_once.end()));
+      }
       std::set<int64_t> claimed;
       for (const std::string& row : blob_rows(box_.out())) claimed.insert(Json::parse(row)["n"].get<int64_t>());
       for (const int64_t n : sent_now) EXPECT_TRUE(claimed.contains(n)) << "row " << n << " was to be sent";

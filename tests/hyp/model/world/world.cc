@@ -530,7 +530,9 @@ std::vector<Row> World::read_rows_of(const PartitionId& id, int64_t since, std::
     for (size_t i = 0; i < contents.size(); ++i) {
       if (batch->after[i] <= last) differ("{}: number {} comes after {}", id.logical_path(), batch->after[i], last);
       last = batch->after[i];
-      rows.push_back({std::move(contents[i]), last, 0, std::nullopt});
+      Row& row = rows.emplace_back();
+      row.content = std::move(contents[i]);
+      row.seq = last;
     }
   }
   return rows;
