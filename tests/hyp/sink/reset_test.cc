@@ -409,7 +409,6 @@ TEST_P(SinkResetsAfterRetention, ToANumberSendsTheRowsAboveItOnBothSidesOfAnEmpt
 }
 
 TEST_P(SinkResetsAfterRetention, ToNowAndToTheDestinationStayWhereTheSinkIs) {
-  box_.ingest_lines("logs", "web", {R"({"n":0,"at":"2124-01-05T00:00:00Z"})"});
   make();
   for (const To to : {To::now, To::destination}) {
     const PartitionReset stays = reset_well({to});
