@@ -164,7 +164,7 @@ int64_t count_lines(const Cache& cache, const std::string& path, int64_t size_by
 }
 
 // By dataset, of which nothing else need be there.
-std::map<std::string, Rejects> rejects_of(const Cache& cache) {
+std::map<std::string, Rejects> all_rejects(const Cache& cache) {
   constexpr std::string_view kEnd = ".ndjson";
   std::map<std::string, Rejects> rejects;
   for (const FileInfo& file : cache.io()->list(join_path(cache.config().cache_root, "rejects"), false)) {
@@ -265,7 +265,7 @@ int command_status(const Config& config, const Invocation& invocation, bool json
   }
   const int64_t spooled = spooled_bytes(cache);
   const std::map<std::string, int64_t> waiting = spooled_lines(cache);
-  const std::map<std::string, Rejects> rejects = rejects_of(cache);
+  const std::map<std::string, Rejects> rejects = all_rejects(cache);
   const std::vector<std::string> problems = problems_of(cache);
   if (json) {
     Json partitions = Json::array(), sums = Json::array(), waiting_json = Json::object(), rejects_json = Json::object();

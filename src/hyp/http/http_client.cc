@@ -121,7 +121,7 @@ std::string hint_of(CURL* easy, CURLcode code, const std::string& url) {
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
-      return "; if nobody this system trusts signed its certificate, name a file with who did as \"caFile\"";
+      return "; if it is signed by itself or by your own authority, name who signed it as \"caFile\" (PEM)";
     default:
       return "";
   }

@@ -133,6 +133,14 @@ TEST(HttpClient, NamesWhatItCannotReach) {
   EXPECT_EQ(failure(client, "http://").first, ErrorKind::config);
 }
 
+TEST(HttpClient, AServerThatHangsUpOnHttpMaySpeakTls) {
+  const EchoServer server;
+  FaultProxy proxy(server.server.port());
+  proxy.set_script([](const ProxiedRequest&) { return Fault{.kind = Fault::Kind::lose}; });
+  HttpClient client({});
+  EXPECT_THAT(failure(client, proxy.url() + "/a").second, HasSubstr("begins with https://"));
+}
+
 TEST(HttpClient, AnAnswerThatIsCutOffIsNone) {
   const EchoServer server;
   FaultProxy proxy(server.server.port());
