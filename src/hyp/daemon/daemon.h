@@ -7,8 +7,8 @@
 #include <string>
 
 #include "hyp/daemon/control.h"
-#include "hyp/http/http_server.h"
 #include "hyp/daemon/service.h"
+#include "hyp/http/http_server.h"
 
 namespace firn::hyp {
 
