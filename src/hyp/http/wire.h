@@ -5,8 +5,8 @@
 //     202 {"rows": n}                the rows and their place in the stream are durable
 //     409 {"error", "kind", "last"}  destination_behind: `last` is the open's, as a decimal string; null: it has none;
 //                                    destination_forgot (P10.7): `last` is null
-//     400, 422 {"error", "line"}     that line is no row, and never will be; nothing of the batch was taken. (A row that
-//                                    fits no table has a 202, and is a reject of the receiver's flush.)
+//     400, 422 {"error", "line"}     that line is no row, and never will be; nothing of the batch was taken. (A row
+//                                    that fits no table has a 202, and is a reject of the receiver's flush.)
 //     400 {"error"}                  the request is wrong in itself; no row is to blame
 //     401, 403, 404, 413, 429 and 503 (with Retry-After)
 //   GET /v1/streams/<stream>     200 {"opens": {"<openId>": "<last>", …}, "forgot": "<number>" | null}
