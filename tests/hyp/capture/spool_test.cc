@@ -234,7 +234,9 @@ TEST(Spool, SourcesAreKnownAfterRestartAdvanceAndInOtherSpools) {
   {
     const auto other = Spool::open(root.path());
     EXPECT_EQ(other->source_position("pipe:d:x")->bytes, 20);
-    other->append({make_frame("4", "pipe:d:x", 30)});
+    Frame later = make_frame("4", "pipe:d:x", 30);
+    later.position.updated_ms += 1;  // no pipe is sent again within the same millisecond
+    other->append({later});
   }
   EXPECT_EQ(spool->source_position("pipe:d:x")->bytes, 20);
   spool->advance(spool->end());
