@@ -90,6 +90,7 @@ class Wire {
     std::string problem;
     if (kill.side == Side::sender) {
       ChildProgram receiver = start_receiver({});
+      if (!serves(receiver)) return "the receiver does not start\n";  // else the sender would wait for it
       run_program(command(Side::sender, {"sink", "run"}), fault(kill));
       problem += finish(receiver, kill.between);
     } else {
@@ -277,12 +278,12 @@ TEST(WireKilledSampled, EachRowIsAtTheReceiverOnce) {
   const std::vector<WireKill> all = wires[0].all_kills(test_seed());
   ASSERT_GE(all.size(), 40u);
   std::vector<WireKill> kills;
-  const size_t stride = all.size() / 10 + 1;
+  const size_t stride = all.size() / 16 + 1;
   for (size_t i = test_seed() % stride; i < all.size(); i += stride) kills.push_back(all[i]);
   run_kills(wires, kills);
 }
 
-TEST(WireKilledExhaustively, EachRowIsAtTheReceiverOnce) {
+TEST(WireKilledEverywhere, EachRowIsAtTheReceiverOnce) {
   SCOPED_TRACE(fmt::format("FIRN_TEST_SEED={}", test_seed()));
   std::array<Wire, kWires> wires;
   run_kills(wires, wires[0].all_kills(test_seed()));
