@@ -10,6 +10,7 @@
 #include "iceberg/bounds.h"
 #include "io/file_io.h"
 #include "io/local.h"
+#include "io/synced_append.h"
 
 namespace firn::hyp {
 namespace {
@@ -122,19 +123,7 @@ void RejectsFile::append(const std::string& spool_id, const std::vector<Rejected
   make_directories(path_.substr(0, path_.rfind('/')));
   const FileLock lock = FileLock::acquire(lock_path_, FileLock::Mode::exclusive);
   const int64_t size = end_of_lines(path_, size_bytes());
-  try {
-    AppendFile file = AppendFile::open(path_, size);
-    file.append(lines);
-    file.sync();
-  } catch (const Error&) {
-    // A later sync of the same bytes would prove nothing (P15), so they must not be found there. Best effort: the disk
-    // fails.
-    try {
-      AppendFile::open(path_, size);
-    } catch (const Error&) {
-    }
-    throw;
-  }
+  append_synced(path_, size, lines);
   fault_point("rejects.decided");
 }
 

@@ -11,6 +11,7 @@
 #include "hyp/sink/watermark.h"
 #include "io/file_io.h"
 #include "io/local.h"
+#include "io/synced_append.h"
 
 namespace firn::hyp {
 namespace {
@@ -93,20 +94,7 @@ void DeadLetters::add(const std::vector<DeadLetter>& letters) {
   if (lines.empty()) return;
   fault_point("forward.dead-letter");
   const bool is_there = make_local_file_io()->stat(path_).has_value();
-  AppendFile file = AppendFile::open(path_, is_there ? std::optional(end_of_lines_) : std::nullopt);
-  try {
-    file.append(lines);
-    file.sync();
-  } catch (const Error&) {
-    // A later sync of the same bytes would prove nothing (P15), so they must not be found there. Best effort: the disk
-    // fails.
-    try {
-      AppendFile::open(path_, end_of_lines_);
-    } catch (const Error&) {
-    }
-    throw;
-  }
-  end_of_lines_ = file.size_bytes();
+  end_of_lines_ = append_synced(path_, is_there ? std::optional(end_of_lines_) : std::nullopt, lines);
   fault_point("forward.dead-lettered");
 }
 

@@ -34,39 +34,38 @@ void check_lease(Database& database, const AttemptKey& attempt) {
   if (row.text(4) == "cancelled") fail(ErrorKind::lease_lost, "{}: the run was cancelled", title);
 }
 
-Pin keep_pin(Database& database, const AttemptKey& attempt, const Pin& proposed) {
+namespace {
+
+// What the first attempt to propose something for the location proposed: the table's UUID, and `column`.
+SqlRow first_proposal(Database& database, const AttemptKey& attempt, const char* table, const char* column,
+                      const std::string& location, const std::string& table_uuid, std::optional<int64_t> value) {
   check_lease(database, attempt);
   SqlValues values = partition_of(attempt);
-  values.insert(values.end(), {proposed.location, proposed.table_uuid, proposed.snapshot_id});
-  database.run(
-      "insert into orca_pins (run_id, step, partition_key, location, table_uuid, snapshot_id) values"
-      " (?1, ?2, ?3, ?4, ?5, ?6) on conflict do nothing",
-      values);
-  values = partition_of(attempt);
-  values.emplace_back(proposed.location);
+  values.insert(values.end(), {location, table_uuid, value});
+  database.run(fmt::format("insert into {} (run_id, step, partition_key, location, table_uuid, {}) values"
+                           " (?1, ?2, ?3, ?4, ?5, ?6) on conflict do nothing",
+                           table, column),
+               values);
+  values.erase(values.end() - 2, values.end());
   const SqlResult kept = database.run(
-      "select table_uuid, snapshot_id from orca_pins where run_id = ?1 and step = ?2 and partition_key = ?3 and "
-      "location = ?4",
+      fmt::format("select table_uuid, {} from {} where run_id = ?1 and step = ?2 and partition_key = ?3 and "
+                  "location = ?4",
+                  column, table),
       values);
-  const SqlRow& row = kept.rows.at(0);
+  return kept.rows.at(0);
+}
+
+}  // namespace
+
+Pin keep_pin(Database& database, const AttemptKey& attempt, const Pin& proposed) {
+  const SqlRow row = first_proposal(database, attempt, "orca_pins", "snapshot_id", proposed.location,
+                                    proposed.table_uuid, proposed.snapshot_id);
   return {.location = proposed.location, .table_uuid = row.text(0), .snapshot_id = row.maybe_integer(1)};
 }
 
 Floor keep_floor(Database& database, const AttemptKey& attempt, const Floor& proposed) {
-  check_lease(database, attempt);
-  SqlValues values = partition_of(attempt);
-  values.insert(values.end(), {proposed.location, proposed.table_uuid, proposed.sequence});
-  database.run(
-      "insert into orca_floors (run_id, step, partition_key, location, table_uuid, sequence) values"
-      " (?1, ?2, ?3, ?4, ?5, ?6) on conflict do nothing",
-      values);
-  values = partition_of(attempt);
-  values.emplace_back(proposed.location);
-  const SqlResult kept = database.run(
-      "select table_uuid, sequence from orca_floors where run_id = ?1 and step = ?2 and partition_key = ?3 and "
-      "location = ?4",
-      values);
-  const SqlRow& row = kept.rows.at(0);
+  const SqlRow row = first_proposal(database, attempt, "orca_floors", "sequence", proposed.location,
+                                    proposed.table_uuid, proposed.sequence);
   return {.location = proposed.location, .table_uuid = row.text(0), .sequence = row.integer(1)};
 }
 

@@ -11,6 +11,7 @@
 #include "hyp/maintain/purge.h"
 #include "hyp/maintain/retention.h"
 #include "hyp/sink/sink_box.h"
+#include "support/local_disk.h"
 
 namespace firn::hyp {
 namespace {
@@ -25,38 +26,24 @@ Lines rows_up_to(int last) {
 }
 
 // The local disk, and what was read on it.
-class ReadsSeen final : public FileIO {
+class ReadsSeen final : public LocalDisk {
  public:
   std::shared_ptr<arrow::io::RandomAccessFile> open(const std::string& path) override {
     note(path);
-    return io_->open(path);
-  }
-  std::unique_ptr<OutputFile> create(const std::string& path) override { return io_->create(path); }
-  std::unique_ptr<OutputFile> create_or_replace(const std::string& path) override {
-    return io_->create_or_replace(path);
+    return LocalDisk::open(path);
   }
   std::string read(const std::string& path) override {
     note(path);
-    return io_->read(path);
+    return LocalDisk::read(path);
   }
   std::optional<std::string> read_if_exists(const std::string& path) override {
     note(path);
-    return io_->read_if_exists(path);
+    return LocalDisk::read_if_exists(path);
   }
-  bool put_if_absent(const std::string& path, std::string_view bytes) override {
-    return io_->put_if_absent(path, bytes);
-  }
-  void replace(const std::string& path, std::string_view bytes) override { io_->replace(path, bytes); }
-  bool replace_if(const std::string& path, const std::optional<std::string>& version, std::string_view bytes) override {
-    return io_->replace_if(path, version, bytes);
-  }
-  std::optional<FileInfo> stat(const std::string& path) override { return io_->stat(path); }
   std::vector<FileInfo> list(const std::string& folder, bool recursive) override {
     note(folder);
-    return io_->list(folder, recursive);
+    return LocalDisk::list(folder, recursive);
   }
-  void remove(const std::string& path) override { io_->remove(path); }
-  void sync_folder(const std::string& folder) override { io_->sync_folder(folder); }
 
   Lines take() {
     std::lock_guard guard(mutex_);
@@ -68,7 +55,6 @@ class ReadsSeen final : public FileIO {
     std::lock_guard guard(mutex_);
     seen_.push_back(path);
   }
-  std::shared_ptr<FileIO> io_ = make_local_file_io();
   std::mutex mutex_;
   Lines seen_;
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "orca/definition.h"
 #include "orca/graph.h"
 #include "orca/pipeline.h"
 
@@ -22,19 +23,6 @@ int64_t check_day(Ctx&, const Day&, const Loaded& loaded) { return loaded.rows; 
 int64_t sum(Ctx&, const std::vector<Loaded>& all) { return static_cast<int64_t>(all.size()); }
 std::vector<int64_t> some_numbers(Ctx&) { return {}; }
 int64_t of_integer(Ctx&, const int64_t& key) { return key; }
-
-class Definition : public PipelineBuilder {
- public:
-  Definition(Pipeline& pipeline, std::function<void(Definition&)> body)
-      : PipelineBuilder(pipeline), body_(std::move(body)) {}
-  void define() override { body_(*this); }
-  using PipelineBuilder::resource;
-  using PipelineBuilder::schedule;
-  using PipelineBuilder::step;
-
- private:
-  std::function<void(Definition&)> body_;
-};
 
 Pipeline defined(const std::function<void(Definition&)>& body) {
   Pipeline pipeline;

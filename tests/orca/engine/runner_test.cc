@@ -10,25 +10,13 @@
 #include "base/civil_time.h"
 #include "base/error.h"
 #include "base/uuid.h"
+#include "orca/definition.h"
 #include "orca/runner.h"
 #include "orca/schedule.h"
 #include "orca/state_box.h"
 
 namespace firn::orca {
 namespace {
-
-class Definition : public PipelineBuilder {
- public:
-  Definition(Pipeline& pipeline, std::function<void(Definition&)> body)
-      : PipelineBuilder(pipeline), body_(std::move(body)) {}
-  void define() override { body_(*this); }
-  using PipelineBuilder::resource;
-  using PipelineBuilder::schedule;
-  using PipelineBuilder::step;
-
- private:
-  std::function<void(Definition&)> body_;
-};
 
 class Runs : public OnBothDatabases {
  protected:

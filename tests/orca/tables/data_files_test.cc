@@ -1,6 +1,7 @@
 // Entries of written files: what is kept of them across processes (orca-tables.md, "DataFiles", "FileWriter").
 #include <cmath>
 
+#include "iceberg/manifest/expect_entry.h"
 #include "orca/tables/world.h"
 #include "orca/tasks/codec.h"
 #include "support/crash.h"
@@ -46,27 +47,8 @@ DataFile full_entry() {
   return file;
 }
 
-void expect_equal(const DataFile& a, const DataFile& b) {
-  EXPECT_EQ(a.content, b.content);
-  EXPECT_EQ(a.file_path, b.file_path);
-  EXPECT_EQ(a.file_format, b.file_format);
-  EXPECT_EQ(a.partition, b.partition);
-  EXPECT_EQ(a.record_count, b.record_count);
-  EXPECT_EQ(a.file_size_bytes, b.file_size_bytes);
-  EXPECT_EQ(a.column_sizes, b.column_sizes);
-  EXPECT_EQ(a.value_counts, b.value_counts);
-  EXPECT_EQ(a.null_value_counts, b.null_value_counts);
-  EXPECT_EQ(a.nan_value_counts, b.nan_value_counts);
-  EXPECT_EQ(a.lower_bounds, b.lower_bounds);
-  EXPECT_EQ(a.upper_bounds, b.upper_bounds);
-  EXPECT_EQ(a.key_metadata, b.key_metadata);
-  EXPECT_EQ(a.split_offsets, b.split_offsets);
-  EXPECT_EQ(a.equality_ids, b.equality_ids);
-  EXPECT_EQ(a.sort_order_id, b.sort_order_id);
-  EXPECT_EQ(a.first_row_id, b.first_row_id);
-  EXPECT_EQ(a.referenced_data_file, b.referenced_data_file);
-  EXPECT_EQ(a.content_offset, b.content_offset);
-  EXPECT_EQ(a.content_size_bytes, b.content_size_bytes);
+void expect_same(const DataFile& a, const DataFile& b) {
+  iceberg::expect_equal(a, b);
   EXPECT_EQ(a.partition_spec_id, b.partition_spec_id);
 }
 
@@ -80,8 +62,8 @@ TEST(DataFiles, EveryFieldOfEachEntryIsCarried) {
   const DataFiles read = DataFiles::decode(bytes, pos);
   EXPECT_EQ(bytes.substr(pos), "after");
   ASSERT_EQ(read.size(), 2u);
-  expect_equal(read.files[0], full_entry());
-  expect_equal(read.files[1], DataFile());
+  expect_same(read.files[0], full_entry());
+  expect_same(read.files[1], DataFile());
   ASSERT_EQ(read.schemas.size(), 1u);
   EXPECT_TRUE(read.schemas[0].same_fields(event_schema()));
 }
@@ -158,11 +140,11 @@ TEST(DataFiles, AStructHoldingThemCrossesByReflection) {
   encode_value(bytes, hour);
   const Hour read = decode_whole<Hour>(bytes);
   ASSERT_EQ(read.files.size(), 1u);
-  expect_equal(read.files.files[0], full_entry());
+  expect_same(read.files.files[0], full_entry());
   EXPECT_EQ(read.rows, 7);
   EXPECT_EQ(read.seconds, 1.5);
   ASSERT_EQ(read.more.size(), 2u);
-  expect_equal(read.more[1].files.at(0), full_entry());
+  expect_same(read.more[1].files.at(0), full_entry());
 }
 
 TEST(DataFiles, AreCommittedInAnotherProcessThanTheyWereWrittenIn) {
