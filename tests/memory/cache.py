@@ -36,19 +36,23 @@ def make_text(chance, size):
 
 
 class Messages:
-    """Rows in order of their sessions' days; those of a session within hours."""
+    """Rows in order of their sessions' days; those of a session within hours.
+
+    Days are counted from the cutoff, and no row is within two hours after it: what is past its age, and how the rows lie in
+    files, depends neither on the hour of the run nor on how long it takes.
+    """
 
     def __init__(self, scale, now):
         self.chance = random.Random(1)
         self.text = make_text(self.chance, 16 << 20)
-        self.first_day = now // 86_400 * 86_400 - DAYS * 86_400
         self.cutoff = now // HOUR * HOUR - KEPT_DAYS * 86_400
+        self.first_day = self.cutoff - (DAYS - KEPT_DAYS) * 86_400
         self.rows = round(ROWS * scale)
         self.conversations = max(DAYS, round(CONVERSATIONS * scale))
         sessions = self.conversations + self.conversations // 10  # the last ones carry no conversation
         self.days = [session % DAYS if session < DAYS else self.chance.randrange(DAYS) for session in range(sessions)]
         self.sources = self.chance.choices(list(SOURCES), list(SOURCES.values()), k=sessions)
-        self.starts = [self.chance.randrange(20 * HOUR) for _ in range(sessions)]
+        self.starts = [self.chance.randrange(2 * HOUR, 20 * HOUR) for _ in range(sessions)]
         weights = [self.chance.lognormvariate(0, 1.4) for _ in range(sessions)]
         self.counts = collections.Counter(self.chance.choices(range(sessions), weights, k=self.rows - sessions))
         for session in range(sessions):
@@ -56,9 +60,7 @@ class Messages:
         self.kept = self.bytes = 0
 
     def time_of(self, session):
-        at = self.first_day + self.days[session] * 86_400 + self.starts[session] + self.chance.random() * 3 * HOUR
-        # Which rows are past their age must not depend on how long the run takes.
-        return at - 6 * HOUR if self.cutoff - HOUR < at < self.cutoff + 5 * HOUR else at
+        return self.first_day + self.days[session] * 86_400 + self.starts[session] + self.chance.random() * 3 * HOUR
 
     def row(self, session, at):
         chance = self.chance
