@@ -11,6 +11,7 @@
 #include "hyp/cache/flush_state.h"
 #include "hyp/cache/parallel.h"
 #include "hyp/cache/partition_flush.h"
+#include "hyp/capture/spool_committed.h"
 
 namespace firn::hyp {
 namespace {
@@ -50,9 +51,11 @@ struct SpoolFlush {
   Cache& cache;
   Spool& spool;
   SpoolPosition end;  // of what is flushed
+  std::optional<int64_t> received_commits;
   FlushState state;
   FlushReport report;
-  std::set<PartitionId> partitions;  // that took rows
+  std::set<PartitionId> partitions;                         // that took rows
+  std::map<std::string, SeenColumns> columns_by_dataset{};  // of the datasets that took new columns
 
   DatasetConfig config_of(const std::string& dataset) const {
     DatasetConfig config = cache.dataset_config(dataset);
@@ -139,8 +142,9 @@ bool flush_range(SpoolFlush& flush, const Range& range) {
   for (const auto& [partition, lines] : route(flush, range, datasets)) {
     if (lines.empty()) continue;
     try {
-      const PartitionFlushed done = flush_partition(flush.cache, flush.config_of(partition.dataset), partition,
-                                                    flush.spool.id(), range.until, flush.end, lines);
+      const PartitionFlushed done =
+          flush_partition(flush.cache, flush.config_of(partition.dataset), partition, flush.spool.id(), range.until,
+                          flush.end, flush.received_commits, lines, flush.columns_by_dataset[partition.dataset]);
       count_rejected(flush.report, partition.dataset, done.rejected);
       if (done.rows == 0) continue;
       flush.report.rows += done.rows;
@@ -184,9 +188,10 @@ FlushReport flush(Cache& cache, Spool& spool, int64_t range_bytes_max) {
   Span span("hyp.flush");
   std::lock_guard guard(spool.flush_mutex());
   const SpoolPosition end = spool.end();
-  SpoolFlush flush{cache, spool, end, load_flush_state(spool.folder()), {}, {}};
+  SpoolFlush flush{cache, spool, end, {}, load_flush_state(spool.folder()), {}, {}};
   if (spool.progress() < end) {
-    SpoolReader reader(spool.folder(), spool.progress(), end);
+    if (is_receiver_spool(spool.folder())) flush.received_commits = ledger_commits(spool.folder());
+    SpoolReader reader(spool, spool.progress(), end);
     while (spool.progress() < end) {
       const Range range = read_range(reader, end, range_bytes_max);
       if (!flush_range(flush, range)) return flush.report;

@@ -6,6 +6,7 @@
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "base/uri.h"
+#include "hyp/cache/dataset_columns.h"
 #include "hyp/cache/layout.h"
 #include "hyp/cache/new_table.h"
 #include "hyp/cache/parallel.h"
@@ -30,14 +31,6 @@ RowParserOptions parser_options(const DatasetConfig& config) {
   options.new_columns_rejected = !config.allow_new_columns;
   options.row_bytes_max = config.row_bytes_max;
   return options;
-}
-
-// Among partitions of one dataset a column has one type, so that the dataset is one table to queries and sinks: who
-// makes or widens a schema looks at the others under this lock. Taken within a partition lock; nothing is waited for
-// within it but the allocator.
-FileLock lock_dataset_schema(const Cache& cache, const std::string& dataset) {
-  const std::string folder = join_path(join_path(cache.config().cache_root, "datasets"), encode_segment(dataset));
-  return FileLock::acquire(join_path(folder, "schema.lock"), FileLock::Mode::exclusive);
 }
 
 // A partition field needs its column from the start, even if the first rows do not have it.
@@ -90,16 +83,18 @@ struct Written {
 // The partition's lines on their way into its table.
 class PartitionWriter {
  public:
-  PartitionWriter(Cache& cache, const DatasetConfig& config, const PartitionId& partition, std::vector<Job> jobs)
-      : cache_(cache), config_(config), partition_(partition), jobs_(std::move(jobs)) {}
+  PartitionWriter(Cache& cache, const DatasetConfig& config, const PartitionId& partition, SeenColumns& seen,
+                  std::vector<Job> jobs)
+      : cache_(cache), config_(config), partition_(partition), seen_(seen), jobs_(std::move(jobs)) {}
 
   // Under the table's columns, widened where the lines need it.
   Written write_existing(HeldTable held);
-  // Under the columns of the first table, which is not yet published. Requires the dataset's schema lock.
+  // Under the columns of the first table, which is not yet published. The dataset's columns stay locked from then on.
   Written write_new();
 
   // Makes the table if it is new; then it has what was written, in one commit.
-  void commit(const Written& written, const std::string& spool_id, SpoolPosition until);
+  void commit(const Written& written, const std::string& spool_id, SpoolPosition until,
+              std::optional<int64_t> received_commits);
 
   // After a failed commit whose outcome is known: removes the files, unless the table has them after all.
   void remove(const Written& written);
@@ -118,9 +113,11 @@ class PartitionWriter {
   Cache& cache_;
   const DatasetConfig& config_;
   const PartitionId& partition_;
+  SeenColumns& seen_;
   const std::vector<Job> jobs_;
-  std::optional<HeldTable> held_;  // nullopt: the table is still to be made
-  std::string table_dir_;          // of the table to be made
+  std::optional<HeldTable> held_;          // nullopt: the table is still to be made
+  std::optional<DatasetColumns> columns_;  // while the table is made
+  std::string table_dir_;                  // of the table to be made
   std::shared_ptr<const TableMetadata> metadata_;
   int64_t first_seq_ = 0;  // of as many numbers as there are lines; 0: not yet reserved
 };
@@ -161,7 +158,8 @@ std::optional<Written> PartitionWriter::write(OtherColumns added, OtherColumns c
 Written PartitionWriter::write_new() {
   table_dir_ = next_table_dir(cache_, partition_);
   const std::string location = generation_folder(cache_.folder(partition_), table_dir_);
-  const Schema known = cache_.dataset_schema(partition_.dataset);
+  columns_.emplace(cache_, partition_.dataset, seen_);
+  const Schema known = columns_->schema();
   const auto choose = [&](const Schema& wanted) {
     const Schema columns = config_.schema ? wanted : with_partition_columns(wanted, config_);
     metadata_ = std::make_shared<TableMetadata>(new_cache_table(location, columns, config_));
@@ -197,16 +195,21 @@ Written PartitionWriter::write_existing(HeldTable held) {
   if (config_.schema) widen(merge_schemas(visible(), *config_.schema, partition_.dataset));
   if (config_.allow_new_columns) {
     if (auto written = write(OtherColumns::refused, OtherColumns::rejected)) return std::move(*written);
-    const FileLock schema_lock = lock_dataset_schema(cache_, partition_.dataset);
-    const Schema known = merge_schemas(visible(), cache_.dataset_schema(partition_.dataset), partition_.dataset);
+    DatasetColumns columns(cache_, partition_.dataset, seen_);
+    const Schema known = merge_schemas(visible(), columns.schema(), partition_.dataset);
+    columns.begin_change();
     widen(infer(jobs_, known));
+    columns.end_change(visible());
   }
   return std::move(*write(OtherColumns::rejected, OtherColumns::rejected));
 }
 
-void PartitionWriter::commit(const Written& written, const std::string& spool_id, SpoolPosition until) {
+void PartitionWriter::commit(const Written& written, const std::string& spool_id, SpoolPosition until,
+                             std::optional<int64_t> received_commits) {
   if (!held_) {
+    columns_->begin_change();
     publish_first_table(cache_, partition_, table_dir_, *metadata_);
+    columns_->end_change(visible());
     held_ = cache_.hold(partition_);
     if (!held_) fail(ErrorKind::io, "the cursor that was just written is gone");
   }
@@ -231,6 +234,7 @@ void PartitionWriter::commit(const Written& written, const std::string& spool_id
                            {kMaxSeqProperty, std::to_string(last_seq)},
                            {kLastFlushProperty, format_timestamp_ms_utc(now_ms())},
                            {kOpensProperty, opens_property(base, opens, first_seq_)}};
+    if (received_commits) plan.set_properties[kReceivedPrefix + spool_id] = std::to_string(*received_commits);
     return plan;
   };
   fault_point("flush.commit");
@@ -262,7 +266,8 @@ std::string timestamp_column(const DatasetConfig& config) {
 
 PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, const PartitionId& partition,
                                  const std::string& spool_id, SpoolPosition until, SpoolPosition end,
-                                 std::vector<LineRange> lines) {
+                                 std::optional<int64_t> received_commits, std::vector<LineRange> lines,
+                                 SeenColumns& seen) {
   const FileLock partition_lock = cache.lock(partition);
   std::optional<HeldTable> held = cache.hold(partition, /*acting=*/true);
   if (held) {
@@ -284,15 +289,13 @@ PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, cons
   std::vector<Job> jobs = make_jobs(lines);
   if (jobs.empty()) return {};
 
-  std::optional<FileLock> schema_lock;
-  if (!held) schema_lock = lock_dataset_schema(cache, partition.dataset);
-  PartitionWriter writer(cache, config, partition, std::move(jobs));
+  PartitionWriter writer(cache, config, partition, seen, std::move(jobs));
   Written written = held ? writer.write_existing(std::move(*held)) : writer.write_new();
   fault_point("flush.written");
   try {
     // Before the commit: past its marker nobody looks at these lines again.
     RejectsFile(cache.config().cache_root, partition.dataset).append(spool_id, written.rejected);
-    if (written.rows > 0) writer.commit(written, spool_id, until);
+    if (written.rows > 0) writer.commit(written, spool_id, until, received_commits);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::commit_unknown) writer.remove(written);
     throw;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hyp/cache/cache.h"
+#include "hyp/cache/dataset_columns.h"
 #include "hyp/cache/flush_rows.h"
 
 namespace firn::hyp {
@@ -21,10 +22,12 @@ struct PartitionFlushed {
 // snapshot, with the marker `until` in the same metadata commit. `lines` are whole lines in spool order, none of them
 // decided before, of frames that begin before `until`. Throws what befell the partition: then it has none of the lines,
 // or (commit_unknown) all or none. `end`: of all that the spool ever held; throws corrupt if the table's marker is past
-// it, which no spool of this cache reached.
+// it, which no spool of this cache reached. `received_commits`: of a receiver's spool what its ledger had seen
+// (kReceivedPrefix). `seen`: of the dataset, kept from partition to partition.
 PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, const PartitionId& partition,
                                  const std::string& spool_id, SpoolPosition until, SpoolPosition end,
-                                 std::vector<LineRange> lines);
+                                 std::optional<int64_t> received_commits, std::vector<LineRange> lines,
+                                 SeenColumns& seen);
 
 // The column whose strings are read as timestamps where nobody declared a type; empty: none.
 std::string timestamp_column(const DatasetConfig& config);
