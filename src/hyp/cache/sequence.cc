@@ -168,23 +168,37 @@ struct SequenceAllocator::State {
   int64_t block_next = 0, block_end = 0;  // numbers reserved and unused: [next, end)
   bool checked = false;                   // against tables and watermarks, in this process
 
+  std::shared_ptr<const SequenceFile> known;  // the file as it was last read
+  std::string known_version;                  // FileInfo::version of that file
+
   FileLock lock_file() const {
     make_directories(cache_root);
     return FileLock::acquire(join_path(cache_root, "_hyp_ingest_seq.lock"), FileLock::Mode::exclusive);
   }
 
+  // nullptr if there is none. Throws as read_sequence_file. Parsed once while it stays: a cache of many short-lived
+  // processes has many opens, and each commit of a flush or a sink asks for them. Requires the file's lock.
+  std::shared_ptr<const SequenceFile> read() {
+    const auto info = make_local_file_io()->stat(state_path(cache_root));
+    if (known && info && info->version == known_version) return known;
+    std::optional<SequenceFile> file = read_sequence_file(cache_root);
+    known = file ? std::make_shared<const SequenceFile>(std::move(*file)) : nullptr;
+    known_version = info ? info->version : "";
+    return known;
+  }
+
   // The file, above `above_exclusive` and all that was ever issued as far as can be told. Requires the mutex and the
   // file's lock. `is_saved` is false where it differs from what is on disk.
-  SequenceFile load(int64_t above_exclusive, bool& is_saved) {
-    std::optional<SequenceFile> file;
+  std::shared_ptr<const SequenceFile> load(int64_t above_exclusive, bool& is_saved) {
+    std::shared_ptr<const SequenceFile> file;
     std::string trouble;
     try {
-      file = read_sequence_file(cache_root);
+      file = read();
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::corrupt) throw;  // an unreadable disk is no reason to begin anew
       trouble = e.what();
     }
-    is_saved = file.has_value();
+    is_saved = file != nullptr;
     const int64_t issued = std::max(above_exclusive, block_end - 1);
     if (!checked || !file || file->next_seq <= issued) {
       const Evidence evidence = find_evidence(cache_root, state_dir);
@@ -192,23 +206,33 @@ struct SequenceAllocator::State {
       if (file && file->next_seq <= highest) trouble = fmt::format("nextSeq is {}", file->next_seq);
       const bool was_lost = !file && (highest > 0 || !evidence.cache_id.empty());
       if (was_lost && trouble.empty()) trouble = "the file is missing";
-      if (!file) {
-        file.emplace();
-        file->cache_id = !evidence.cache_id.empty() ? evidence.cache_id : !cache_id.empty() ? cache_id : uuid_v4();
-      }
-      if (!trouble.empty()) {
-        file->opens = restored_opens(file->opens, evidence);
-        const int64_t last_from = file->opens.empty() ? 0 : file->opens.back().from_seq;
-        file->next_seq = std::max({file->next_seq, highest + 1, last_from + 1});
-        block_next = block_end = 0;  // its numbers may have lost their entry among the opens
+      if (!file || !trouble.empty()) {
+        file = std::make_shared<const SequenceFile>(rebuilt(file.get(), evidence, highest, trouble));
         is_saved = false;
-        spdlog::warn("{}: {}; tables and watermarks hold numbers up to {}: continuing at {}", state_path(cache_root),
-                     trouble, highest, file->next_seq);
       }
       checked = true;
     }
     cache_id = file->cache_id;
-    return *file;
+    return file;
+  }
+
+  // `trouble`: what is wrong with the file; empty: there never was one.
+  SequenceFile rebuilt(const SequenceFile* read, const Evidence& evidence, int64_t highest,
+                       const std::string& trouble) {
+    SequenceFile file;
+    if (read != nullptr) {
+      file = *read;
+    } else {
+      file.cache_id = !evidence.cache_id.empty() ? evidence.cache_id : !cache_id.empty() ? cache_id : uuid_v4();
+    }
+    if (trouble.empty()) return file;
+    file.opens = restored_opens(file.opens, evidence);
+    const int64_t last_from = file.opens.empty() ? 0 : file.opens.back().from_seq;
+    file.next_seq = std::max({file.next_seq, highest + 1, last_from + 1});
+    block_next = block_end = 0;  // its numbers may have lost their entry among the opens
+    spdlog::warn("{}: {}; tables and watermarks hold numbers up to {}: continuing at {}", state_path(cache_root),
+                 trouble, highest, file.next_seq);
+    return file;
   }
 
   // Whether the numbers left are, in the file, those of an entry of ours.
@@ -239,8 +263,8 @@ const std::string& SequenceAllocator::cache_id() {
   if (state_->cache_id.empty()) {
     const FileLock lock = state_->lock_file();
     bool is_saved = true;
-    const SequenceFile file = state_->load(0, is_saved);
-    if (!is_saved) write_sequence_file(state_->cache_root, file);
+    const auto file = state_->load(0, is_saved);
+    if (!is_saved) write_sequence_file(state_->cache_root, *file);
   }
   return state_->cache_id;
 }
@@ -251,10 +275,11 @@ int64_t SequenceAllocator::reserve(int64_t count, int64_t above_exclusive) {
   std::lock_guard guard(s.mutex);
   const FileLock lock = s.lock_file();
   bool is_saved = true;
-  SequenceFile file = s.load(above_exclusive, is_saved);
-  if (s.block_next > above_exclusive && s.block_end - s.block_next >= count && s.is_block_ours(file)) {
+  const auto read = s.load(above_exclusive, is_saved);
+  if (s.block_next > above_exclusive && s.block_end - s.block_next >= count && s.is_block_ours(*read)) {
     return std::exchange(s.block_next, s.block_next + count);
   }
+  SequenceFile file = *read;
   const int64_t first = file.next_seq;
   const int64_t size = std::max(kBlock, count);
   if (first > std::numeric_limits<int64_t>::max() - size) fail(ErrorKind::internal, "the ingest sequence is used up");
@@ -277,16 +302,16 @@ std::vector<Open> SequenceAllocator::opens() {
   std::lock_guard guard(state_->mutex);
   const FileLock lock = state_->lock_file();
   bool is_saved = true;
-  const SequenceFile file = state_->load(0, is_saved);
-  if (!is_saved) write_sequence_file(state_->cache_root, file);
-  return file.opens;
+  const auto file = state_->load(0, is_saved);
+  if (!is_saved) write_sequence_file(state_->cache_root, *file);
+  return file->opens;
 }
 
 void SequenceAllocator::prune_opens(int64_t oldest_seq_kept) {
   std::lock_guard guard(state_->mutex);
   const FileLock lock = state_->lock_file();
   bool is_saved = true;
-  SequenceFile file = state_->load(0, is_saved);
+  SequenceFile file = *state_->load(0, is_saved);
   size_t dropped = 0;
   while (dropped + 1 < file.opens.size() && file.opens[dropped + 1].from_seq <= oldest_seq_kept) ++dropped;
   file.opens.erase(file.opens.begin(), file.opens.begin() + dropped);

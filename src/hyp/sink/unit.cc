@@ -130,10 +130,12 @@ std::optional<CutUnit> cut_unit(Cache& cache, const PartitionId& partition, cons
   if (reader.schema().fields().empty()) return std::nullopt;
   std::optional<SequencedBatch> batch = reader.next();
   if (!batch) return std::nullopt;
-  cache.hold(partition, /*acting=*/true);  // what the reader sees may be another process's, and not durable yet (P10.8)
+  // What the reader sees may be another process's, and not durable yet (P10.8).
+  const auto held = cache.hold(partition, /*acting=*/true);
+  if (!held) return std::nullopt;  // it was removed
 
   // Asked after the reader saw its rows: their open was listed before they were.
-  const std::vector<OpenRange> opens = partition_opens(cache, partition);
+  const std::vector<OpenRange> opens = table_opens(*held->table.metadata, cache.sequence().opens());
   const int64_t first = batch->after.front();
   const OpenRange* open = open_of(opens, first);
   if (!open) {

@@ -194,6 +194,22 @@ TEST(Sequence, AFileThatGoesBackUnderARunningProcessIsNotBelieved) {
   EXPECT_EQ(read_sequence_file(box.root)->cache_id, id);
 }
 
+TEST(Sequence, WhatOthersWriteIsSeenAtOnce) {
+  SequenceBox box;
+  auto one = box.allocator(), other = box.allocator();
+  for (int64_t turn = 0; turn < 200; ++turn) {  // files of equal size, many within a tick of the kernel's clock
+    EXPECT_EQ((turn % 2 == 0 ? one : other).reserve(1024, 0), 1 + turn * 1024);
+    EXPECT_EQ(one.opens(), other.opens());
+  }
+  // Written in place, as an editor may.
+  SequenceFile file = *read_sequence_file(box.root);
+  std::string text = make_local_file_io()->read(box.file);
+  const std::string next = std::to_string(file.next_seq), later = std::to_string(file.next_seq + 5);
+  text.replace(text.find(next), next.size(), later);
+  std::ofstream(box.file) << text;
+  EXPECT_EQ(one.reserve(1024, 0), file.next_seq + 5);
+}
+
 TEST(Sequence, ADamagedWatermarkDoesNotStopTheCache) {
   SequenceBox box;
   box.write_watermark("{\"v\":1,");
