@@ -40,7 +40,9 @@ inline constexpr const char* kBatchIdColumn = "_hyp_cache_batch_id";  // string:
 // Table properties.
 inline constexpr const char* kMaxSeqProperty = "firn.max-seq";  // the partition's highest sequence (P5.2)
 inline constexpr const char* kFlushedPrefix = "firn.flushed.";  // + spool id = "<segment>,<offset>" (P6.2)
-inline constexpr const char* kOpensProperty = "firn.opens";     // the latest 64 opens that stamped rows of the table
+inline constexpr const char* kReceivedPrefix =
+    "firn.received.";  // + a receiver's spool id = the commits that its ledger had seen when rows of it were flushed
+inline constexpr const char* kOpensProperty = "firn.opens";  // the latest 64 opens that stamped rows of the table
 inline constexpr const char* kSequencedProperty =
     "firn.sequenced";  // "true": rows without a number that are found from now on get new ones (P9.3)
 

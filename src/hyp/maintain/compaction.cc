@@ -41,10 +41,12 @@ Announced announced_units(const Cache& cache, const PartitionId& partition) {
 void remove_dead_markers(iceberg::TableMetadata& metadata, const std::string& cache_root) {
   std::set<std::string> spools;
   for (const std::string& folder : list_spools(cache_root)) spools.insert(folder.substr(folder.rfind('/') + 1));
-  std::erase_if(metadata.properties, [&](const auto& property) {
-    const std::string_view key = property.first, prefix = kFlushedPrefix;
-    return key.starts_with(prefix) && !spools.contains(std::string(key.substr(prefix.size())));
-  });
+  for (const std::string_view prefix : {kFlushedPrefix, kReceivedPrefix}) {
+    std::erase_if(metadata.properties, [&](const auto& property) {
+      const std::string_view key = property.first;
+      return key.starts_with(prefix) && !spools.contains(std::string(key.substr(prefix.size())));
+    });
+  }
 }
 
 // What retention found in the live table holds for the new one too, if it looked at all of its files; else it looks
