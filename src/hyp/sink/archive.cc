@@ -70,9 +70,11 @@ class IcebergDestination final : public Destination {
   }
 
   Standing standing(const Unit& confirmed) override {
-    const auto operations = find_table(open(confirmed.partition.dataset));
+    Archive& archive = open(confirmed.partition.dataset);
+    const auto operations = find_table(archive);
     if (!operations) return {};
     const LoadedTable head = operations->load();
+    note_rollback(archive, *head.metadata, confirmed.stream);
     const auto offsets = trusted_offsets(*head.metadata, confirmed.stream);
     const bool is_unlisted = offsets && !offsets->opens.contains(confirmed.range.open_id);
     if (is_unlisted && offsets->forgot && confirmed.range.until <= *offsets->forgot) return {.is_known = false};
@@ -138,6 +140,7 @@ class IcebergDestination final : public Destination {
       auto unknown = std::make_optional(read_offsets(table, unit.stream));  // an operator's word stands for it then
       unknown->opens.clear();
       unknown->snapshot_id.reset();
+      unknown->was_rolled_back = false;
       return unknown;
     });
   }
@@ -209,6 +212,28 @@ class IcebergDestination final : public Destination {
   static std::optional<StreamOffsets> trusted_offsets(const TableMetadata& table, const std::string& stream) {
     StreamOffsets offsets = read_offsets(table, stream);
     return is_rolled_back(table, offsets) ? offsets_in_history(table, stream, offsets) : offsets;
+  }
+
+  // In the property, so that it is known, too, once another engine's expiry takes the snapshots that tell of it.
+  // Nothing else moves.
+  void note_rollback(Archive& archive, const TableMetadata& table, const std::string& stream) {
+    const auto is_noted = [&](const TableMetadata& of) {
+      const StreamOffsets offsets = read_offsets(of, stream);
+      return offsets.was_rolled_back == is_rolled_back(of, offsets);
+    };
+    if (is_noted(table)) return;
+    std::lock_guard guard(archive.committing);
+    try {
+      iceberg::commit_metadata(*archive.operations, [&](TableMetadata& next) {
+        if (is_noted(next)) return false;
+        StreamOffsets offsets = read_offsets(next, stream);
+        offsets.was_rolled_back = !offsets.was_rolled_back;
+        next.properties[offset_property(stream)] = to_text(offsets);
+        return true;
+      });
+    } catch (const Error& e) {  // the next run tries again; what was found is told all the same
+      spdlog::warn("sink {}: {}: a rollback could not be noted: {}", sink_.name, table.location, e.what());
+    }
   }
 
   // nullopt: it has nothing of the unit's open. After a rollback it may list one all the same.

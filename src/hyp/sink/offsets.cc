@@ -139,6 +139,7 @@ std::string to_text(const StreamOffsets& offsets) {
   if (offsets.forgot) json["forgot"] = std::to_string(*offsets.forgot);
   if (offsets.snapshot_id) json["snapshot"] = *offsets.snapshot_id;
   json["sequence"] = offsets.sequence;
+  if (offsets.was_rolled_back) json["rolledBack"] = true;
   if (!offsets.skipped.empty()) json["skipped"] = Json::array();
   for (const SkippedRows& range : offsets.skipped) {
     json["skipped"].push_back({std::to_string(range.since), std::to_string(range.until), range.open_id});
@@ -206,12 +207,14 @@ UnitVerdict judge(const StreamOffsets& offsets, bool rolled_back, const PendingU
 }
 
 StreamOffsets advanced(StreamOffsets offsets, const PendingUnit& unit) {
+  offsets.was_rolled_back = false;
   offsets.opens[unit.open_id] = unit.until;
   keep_latest_opens(offsets);
   return offsets;
 }
 
 StreamOffsets moved(StreamOffsets offsets, const std::string& open_id, int64_t open_since, int64_t last) {
+  offsets.was_rolled_back = false;
   const auto known = offsets.opens.find(open_id);
   const int64_t from = known == offsets.opens.end() ? open_since : known->second;
   if (last > from) {

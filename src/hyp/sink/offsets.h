@@ -5,8 +5,9 @@
 //
 // "skipped": rows (since, until] of the open that a reset passed over and that were never sent (P10.6), which a reader
 // of a queryable archive takes from the cache (P13.1). Ranges of one open that touch are one; of more than
-// kSkippedKept the lowest are dropped, whose rows leave the cache first. "rolledBack" is never written here: an expiry
-// of the table's snapshots notes it (iceberg/maintain/expire_snapshots.h), since what it takes away is what would tell.
+// kSkippedKept the lowest are dropped, whose rows leave the cache first. "rolledBack": the snapshot named was found out
+// of main's history, by a sink or by firn's expiry of the table's snapshots (iceberg/maintain/expire_snapshots.h): what
+// an expiry takes away is what would tell.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ struct StreamOffsets {
   std::optional<int64_t> snapshot_id;    // that brought the stream's last rows; nullopt: it had no rows yet
   int64_t sequence = 0;                  // that snapshot's
   std::vector<SkippedRows> skipped;      // ascending
-  bool was_rolled_back = false;          // an expiry found the snapshot out of main's history; read, never written
+  bool was_rolled_back = false;          // the snapshot was found out of main's history; false once that is settled
 };
 
 std::string offset_property(const std::string& stream);
@@ -45,7 +46,7 @@ std::string to_text(const StreamOffsets& offsets);
 
 // Whether the rows that `offsets` tells of are no longer in main's history: a rollback keeps properties and loses rows.
 // Looks no further down than its sequence number; where the history is cut above that, they are taken as there (P3.3),
-// unless the expiry that cut it noted that they are not.
+// unless it was noted before that they are not.
 bool is_rolled_back(const iceberg::TableMetadata& table, const StreamOffsets& offsets);
 
 // What main still has of the stream after a rollback. Its units say in their snapshots' summaries what they brought:

@@ -80,6 +80,12 @@ TEST(Offsets, ComeBackFromTheProperty) {
   EXPECT_FALSE(read.was_rolled_back);
   table.properties["firn.offset.s"] = R"({"opens":{},"sequence":1,"rolledBack":true})";
   EXPECT_TRUE(read_offsets(table, "s").was_rolled_back);
+  table.properties["firn.offset.s"] = to_text(read_offsets(table, "s"));
+  EXPECT_TRUE(read_offsets(table, "s").was_rolled_back);
+  for (const StreamOffsets& settled :
+       {moved(read_offsets(table, "s"), "a", 0, 20), advanced(read_offsets(table, "s"), PendingUnit())}) {
+    EXPECT_FALSE(settled.was_rolled_back);
+  }
   table.properties["firn.offset.s"] = R"({"opens":{},"sequence":1,"skipped":[["1","2"]]})";
   EXPECT_THROW(read_offsets(table, "s"), Error);
   table.properties["firn.offset.s"] = R"({"opens":{"a":"x"},"sequence":1})";

@@ -586,6 +586,73 @@ TEST_F(ArchiveReset, ARollbackIsNotForgottenWhenLaterCommitsAreAllThatIsKept) {
   }
 }
 
+// The sink saw it before the other engine did; so it is known afterwards, too.
+TEST_F(ArchiveReset, ARollbackThatTheSinkSawIsNotForgottenAfterAnotherEnginesExpiry) {
+  box_.ingest_lines("logs", "app", kOpens[2]);
+  box_.ship_well(sink_);
+  for (const Lines& lines : {kOpens[0], kOpens[1]}) box_.ingest_lines("logs", "web", lines);
+  box_.ship_well(sink_);
+  roll_back(1);
+  const auto web_error = [&] {
+    const SinkRunReport report = box_.ship(sink_);
+    const auto web = std::find_if(report.partitions.begin(), report.partitions.end(),
+                                  [](const PartitionRun& run) { return run.partition == kWeb; });
+    return web->error_kind;
+  };
+  const auto expire_elsewhere = [&] {
+    iceberg::commit_metadata(*table(), [](iceberg::TableMetadata& next) {
+      const iceberg::Snapshot kept = *next.current_snapshot();
+      next.snapshots = {kept};
+      next.snapshot_log.clear();
+      return true;
+    });
+  };
+  box_.ingest_lines("logs", "app", kOpens[2]);
+  EXPECT_EQ(web_error(), "destination_behind");
+  box_.ingest_lines("logs", "app", kOpens[2]);  // above what the rollback left, so that nothing else tells of it
+  EXPECT_EQ(web_error(), "destination_behind");
+  const Lines there = delivered_rows(sink_);
+  expire_elsewhere();
+  box_.ingest_lines("logs", "web", kOpens[2]);
+  EXPECT_EQ(web_error(), "destination_behind");
+  EXPECT_EQ(delivered_rows(sink_), there) << "nothing moves until told";
+  {
+    Cache cache(box_.config);
+    ResetOptions only;
+    only.partition = kWeb;
+    const SinkReset done = reset_sink(cache, sink_, {To::number, read_sequenced(cache, kWeb).after[1]}, only);
+    ASSERT_FALSE(done.failed()) << done.partitions.at(0).error;
+  }
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 4);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(there + kOpens[1] + kOpens[2]));
+  // It is settled: a later expiry is no rollback.
+  box_.ingest_lines("logs", "app", kOpens[2]);
+  box_.ship_well(sink_);
+  expire_elsewhere();
+  EXPECT_EQ(web_error(), "");
+}
+
+// Moved forward again by who rolled it back.
+TEST_F(ArchiveReset, ARollbackThatWasTakenBackIsForgotten) {
+  box_.ingest_lines("logs", "web", kOpens[0]);
+  box_.ship_well(sink_);
+  box_.ingest_lines("logs", "web", kOpens[1]);
+  box_.ship_well(sink_);
+  const int64_t newest = *table()->load().metadata->current_snapshot_id;
+  roll_back(1);
+  EXPECT_EQ(box_.ship(sink_).partitions.at(0).error_kind, "destination_behind");
+  EXPECT_TRUE(offsets().was_rolled_back);
+  iceberg::commit_metadata(*table(), [&](iceberg::TableMetadata& next) {
+    next.current_snapshot_id = next.refs["main"].snapshot_id = newest;
+    return true;
+  });
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 0);
+  EXPECT_FALSE(offsets().was_rolled_back);
+  box_.ingest_lines("logs", "web", kOpens[2]);
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 2);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(kAll));
+}
+
 TEST_F(ArchiveReset, AfterARollbackBehindExpiredSnapshotsAPersonHasToSayWhere) {
   box_.ingest_lines("logs", "web", kOpens[0]);
   box_.ship_well(sink_);
