@@ -1,143 +1,21 @@
 // A cache, a forward sink, a bad network, and the real receiver with its own cache: each row once, whatever happens
 // (P10, P11).
-#include <sys/wait.h>
-#include <unistd.h>
-#include <csignal>
+#include "hyp/forward/end_to_end_box.h"
+
 #include <random>
 
 #include "base/fault_point.h"
-#include "hyp/daemon/receiver_server.h"
 #include "hyp/maintain/maintain.h"
 #include "hyp/maintain/purge.h"
-#include "hyp/receiver/gateways.h"
-#include "hyp/sink/backpressure.h"
 #include "hyp/sink/dead_letters.h"
 #include "hyp/sink/destination.h"
-#include "hyp/sink/sink_box.h"
 #include "iceberg/expr/expression.h"
-#include "support/crash.h"
-#include "support/fault_proxy.h"
 #include "support/test_seed.h"
 
 namespace firn::hyp {
 namespace {
 
 const PartitionId kFrom = {"logs", "web"};
-
-// `hyp serve` in a process of its own, which can be killed.
-class ReceiverProcess {
- public:
-  explicit ReceiverProcess(const Config& config) : config_(config) { start(); }
-  ~ReceiverProcess() { kill(); }
-
-  uint16_t port() const { return port_; }
-  void start() {
-    int ends[2];
-    if (::pipe(ends) != 0) fail_errno(errno, "pipe");
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::close(ends[0]);
-      serve(ends[1]);
-    }
-    ::close(ends[1]);
-    uint16_t port = 0;
-    const ssize_t got = ::read(ends[0], &port, sizeof port);
-    ::close(ends[0]);
-    if (got != sizeof port) fail(ErrorKind::internal, "the receiver did not start");
-    port_ = port;
-  }
-  void kill() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = 0;
-  }
-
- private:
-  [[noreturn]] void serve(int port_to) const {
-    try {
-      const auto service = Service::try_own(config_);
-      const ReceiverServer server(*service, [&](const std::string& line) {
-        if (!line.starts_with("receiving on ")) return;
-        const auto port = static_cast<uint16_t>(std::stoi(line.substr(line.rfind(':') + 1)));
-        if (::write(port_to, &port, sizeof port) != sizeof port) ::_exit(2);
-      });
-      for (;;) {
-        service->flush();
-        ::usleep(20'000);
-      }
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "receiver: %s\n", e.what());
-    }
-    ::_exit(1);
-  }
-
-  Config config_;
-  pid_t pid_ = 0;
-  uint16_t port_ = 0;
-};
-
-class EndToEnd : public testing::Test {
- protected:
-  EndToEnd() {
-    receiver_config_.cache_root = box_.folder / "there/cache";
-    receiver_config_.state_dir = box_.folder / "there/state";
-    receiver_config_.receiver.listen = "127.0.0.1:0";
-    make_directories(receiver_config_.state_dir);
-    make_directories(box_.live);
-    sink_.name = "out";
-    sink_.kind = SinkKind::forward;
-    sink_.forward.token_file = box_.folder / "token";
-    replace_file(sink_.forward.token_file, add_gateway(receiver_config_.state_dir, "gw") + "\n");
-    receiver_ = std::make_unique<ReceiverProcess>(receiver_config_);
-    proxy_ = std::make_unique<FaultProxy>(receiver_->port());
-    sink_.forward.url = proxy_->url();
-    set_wait_sources({.random = {}, .sleep_ms = [](int64_t) {}, .now_us = {}});
-  }
-  ~EndToEnd() override { set_wait_sources({}); }
-
-  void restart_receiver() {
-    receiver_->kill();
-    receiver_->start();
-    proxy_->set_server_port(receiver_->port());
-  }
-
-  // The rows in the receiver's cache without the gateway's column, normal and sorted. Ends the receiver.
-  Lines received() {
-    receiver_->kill();
-    const std::string file = box_.folder / "received";
-    EXPECT_EQ(run_in_child([&] {
-                const auto service = Service::try_own(receiver_config_);
-                service->open_receiver();
-                service->flush();
-                std::string text;
-                for (const PartitionId& partition : service->cache().partitions("logs")) {
-                  for (const std::string& row : cached_rows(service->cache(), partition)) {
-                    Json json = Json::parse(row);
-                    EXPECT_EQ(json["hyp_gateway"], "gw");
-                    json.erase("hyp_gateway");
-                    text += json.dump() + "\n";
-                  }
-                }
-                replace_file(file, text);
-              }),
-              0);
-    return sorted_rows(lines_of_jsonl(file));
-  }
-
-  SinkBox box_;
-  Config receiver_config_;
-  SinkConfig sink_;
-  std::unique_ptr<ReceiverProcess> receiver_;
-  std::unique_ptr<FaultProxy> proxy_;
-};
-
-Lines rows(int from, int until) {
-  Lines lines;
-  for (int n = from; n <= until; ++n) lines.push_back(fmt::format(R"({{"n":{}}})", n));
-  return lines;
-}
 
 TEST_F(EndToEnd, RowsOfACacheArriveInTheReceiversCache) {
   sink_.unit_rows_max = 3;
@@ -146,6 +24,35 @@ TEST_F(EndToEnd, RowsOfACacheArriveInTheReceiversCache) {
   EXPECT_EQ(box_.ship_well(sink_).rows(), 9);
   EXPECT_EQ(box_.ship_well(sink_).units(), 0);
   EXPECT_EQ(received(), sorted_rows(rows(1, 9)));
+}
+
+TEST_F(EndToEnd, WhatAReceiverTookIsShippedOnByItsOwnSinksWithTheGatewayAsAColumn) {
+  box_.ingest_lines("logs", "web", rows(1, 3));
+  box_.ship_well(sink_);
+  receiver_->end();
+  Config second_config = make_receiver_config(box_.folder / "second", box_.folder / "second-token");
+  second_config.receiver.gateway_column = "via";  // the rows bring the other one
+  ReceiverProcess second(second_config);
+  SinkConfig archive = make_sink(SinkKind::iceberg, there_ + "/archive"), onward = sink_;
+  onward.name = "onward";
+  onward.forward.url = fmt::format("http://127.0.0.1:{}", second.port());
+  onward.forward.token_file = box_.folder / "second-token";
+  Lines with_gateway, with_both;
+  for (int n = 1; n <= 3; ++n) {
+    with_gateway.push_back(fmt::format(R"({{"hyp_gateway":"gw","n":{}}})", n));
+    with_both.push_back(fmt::format(R"({{"n":{},"via":"gw"}})", n));  // rows_received takes the other one away
+  }
+  for (const int64_t new_rows : {3, 0}) {
+    Cache cache(receiver_config_);
+    for (const SinkConfig& sink : {archive, onward}) {
+      const SinkRunReport report = run_sink(cache, sink);
+      EXPECT_FALSE(report.failed()) << report.partitions.at(0).error;
+      EXPECT_EQ(report.rows(), new_rows) << sink.name;
+    }
+  }
+  EXPECT_EQ(delivered_rows(archive), sorted_rows(with_gateway));
+  second.end();
+  EXPECT_EQ(rows_received(second_config), sorted_rows(with_both));
 }
 
 // What one sink brought is no copy's (P10.7).
@@ -167,19 +74,30 @@ TEST_F(EndToEnd, TwoSinksThatKnowTheReceiverUnderTwoAddressesMakeOneStream) {
   EXPECT_EQ(received(), sorted_rows(rows(1, 8)));
 }
 
-TEST_F(EndToEnd, Case20AKilledSinkSendsItsRangeAgainAndThenTheNewRows) {
-  box_.ingest_lines("logs", "web", rows(1, 3));
-  const auto points = fault_points_of([&] { box_.ship_well(sink_); });
-  const auto answered = std::find(points.rbegin(), points.rend(), "forward.answered");
-  ASSERT_NE(answered, points.rend());
+TEST_F(EndToEnd, AStreamMoreThanTheGatewayMayHaveFailsAtOnceAndTheOthersGoOn) {
   receiver_->kill();
-  fs::remove_all(receiver_config_.cache_root);
-  restart_receiver();
-  fs::remove_all(box_.config.state_dir);
-  // Committed there, and the bookmark is not written.
-  run_killed_at(static_cast<size_t>(points.rend() - answered) - 1, Crash::process, [&] { box_.ship_well(sink_); });
-  box_.ingest_lines("logs", "web", rows(4, 8));
-  box_.ship_well(sink_);
+  receiver_config_.receiver.gateway_streams_max = 1;
+  receiver_ = std::make_unique<ReceiverProcess>(receiver_config_);
+  proxy_->set_server_port(receiver_->port());
+  int waits = 0;
+  set_wait_sources({.random = {}, .sleep_ms = [&](int64_t) { ++waits; }, .now_us = {}});
+  sink_.parallel_max = 1;
+  box_.ingest_lines("logs", "a", rows(1, 3));
+  box_.ingest_lines("logs", "b", rows(4, 6));
+  const SinkRunReport report = box_.ship(sink_);
+  EXPECT_EQ(report.partitions.at(0).error, "");
+  EXPECT_EQ(report.partitions.at(1).error_kind, "config");
+  EXPECT_NE(report.partitions.at(1).error.find("maxStreamsPerGateway"), std::string::npos)
+      << report.partitions.at(1).error;
+  EXPECT_FALSE(report.partitions.at(1).next_try_ms) << "an operator has to act first";
+  EXPECT_EQ(waits, 0);
+  box_.ingest_lines("logs", "a", rows(7, 8));
+  EXPECT_EQ(box_.ship(sink_).rows(), 2);
+  receiver_->kill();
+  receiver_config_.receiver.gateway_streams_max = 2;
+  receiver_ = std::make_unique<ReceiverProcess>(receiver_config_);
+  proxy_->set_server_port(receiver_->port());
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 3);
   EXPECT_EQ(received(), sorted_rows(rows(1, 8)));
 }
 

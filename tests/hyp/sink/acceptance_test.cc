@@ -51,7 +51,7 @@ class SinkAcceptance : public testing::TestWithParam<SinkKind> {
 
 // spec/incremental-sink-reads.md §5 "known gap" and risk #7; case 20: a unit lands, its watermark write is lost, new
 // rows arrive, the sink starts again.
-TEST_P(SinkAcceptance, KnownGapAUnitThatLandedDoesNotGrowByRowsThatCameBeforeItsRetry) {
+TEST_P(SinkAcceptance, KnownGapCase20AUnitThatLandedDoesNotGrowByRowsThatCameBeforeItsRetry) {
   for (const Crash crash : {Crash::process, Crash::power}) {
     for (const char* point :
          {"sink.before-watermark", GetParam() == SinkKind::blob ? "sink.claimed" : "sink.committed"}) {
