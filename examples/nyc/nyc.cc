@@ -79,6 +79,7 @@ std::filesystem::path input_folder() {
 }
 
 // Its keys, such as "02": the months whose files are there; where the run was begun for some days, the months of those.
+// Days of a month without a file would be done with no rows: that is an error.
 std::vector<std::string> months(const orca::KeysRequest& run) {
   std::set<std::string> wanted;
   for (const std::string& day : run.keys) wanted.insert(day.substr(5, 2));
@@ -90,6 +91,10 @@ std::vector<std::string> months(const orca::KeysRequest& run) {
     if (wanted.empty() || wanted.contains(month)) found.push_back(month);
   }
   std::sort(found.begin(), found.end());
+  for (const std::string& month : wanted) {
+    if (std::binary_search(found.begin(), found.end(), month)) continue;
+    fail(ErrorKind::config, "{} has no flights-{}.ndjson", input_folder().string(), month);
+  }
   return found;
 }
 
