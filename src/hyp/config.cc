@@ -370,6 +370,7 @@ ReceiverConfig ConfigLoader::load_receiver(const ConfigValue& value) {
   receiver.connections_max = reader.integer("maxConnections", receiver.connections_max, 1);
   receiver.gateway_requests_per_s = reader.integer("maxRequestsPerSecond", 0, 0);
   receiver.gateway_bytes_per_s = reader.integer("maxBytesPerSecond", 0, 0);
+  receiver.gateway_streams_max = reader.integer("maxStreamsPerGateway", receiver.gateway_streams_max, 1);
   receiver.header_ms_max = reader.integer("headerTimeoutMs", receiver.header_ms_max, 1);
   receiver.request_ms_max = reader.integer("requestTimeoutMs", receiver.request_ms_max, 1);
   receiver.idle_ms_max = reader.integer("idleTimeoutMs", receiver.idle_ms_max, 1);

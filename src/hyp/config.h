@@ -78,10 +78,12 @@ struct ReceiverConfig {
   int64_t connections_max = 1024;        // "maxConnections": more: 503
   int64_t gateway_requests_per_s = 0;    // "maxRequestsPerSecond", of one gateway; more: 429. 0: no limit
   int64_t gateway_bytes_per_s = 0;       // "maxBytesPerSecond", of one gateway's bodies as sent. 0: no limit
+  int64_t gateway_streams_max = 10'000;  // "maxStreamsPerGateway": more: 409
   int64_t header_ms_max = 10'000;        // "headerTimeoutMs"
   int64_t request_ms_max = 120'000;      // "requestTimeoutMs": to the end of its body; longer: 408
   int64_t idle_ms_max = 60'000;          // "idleTimeoutMs": a connection that sends nothing is closed
   std::string access_log;                // "accessLog": one JSON line a request; empty: none
+  bool takes_older_ledger = false;       // not of the file: `hyp serve --older-ledger`
 };
 
 struct CollectConfig {  // files followed by the daemon; also what `hyp collect` registers

@@ -111,6 +111,7 @@ std::string initial_config_text() {
   //>   "maxConnections": 1024,
   //>   "maxRequestsPerSecond": 0,
   //>   "maxBytesPerSecond": 0,
+  //>   "maxStreamsPerGateway": 10000,   // each source partition of each cache that sends is one; more are refused (409)
   //>   // How long a request's head may take, the whole of it, and a connection may say nothing.
   //>   "headerTimeoutMs": 10000,
   //>   "requestTimeoutMs": 120000,

@@ -6,6 +6,7 @@
 #include "base/uri.h"
 #include "hyp/capture/json_scanner.h"
 #include "hyp/capture/spool_committed.h"
+#include "hyp/receiver/newer_tables.h"
 
 namespace firn::hyp {
 namespace {
@@ -98,6 +99,7 @@ void Service::check_disk() {
 Receiver& Service::open_receiver() {
   if (receiver_) return *receiver_;
   std::erase_if(left_behind_, [&](const auto& spool) { return is_receiver_spool(spool->folder()); });
+  check_ledger_knows_tables(cache_);
   receiver_ = Receiver::open(cache_);
   return *receiver_;
 }

@@ -26,7 +26,7 @@ class Service {
   Cache& cache() { return cache_; }
   Spool& spool() { return *spool_; }
   // Opens the receiver's ledger and spool, which flush() and the limits then count too; once, before other threads
-  // call. Throws corrupt, io.
+  // call. Throws corrupt (also where tables are newer than the ledger: receiver/newer_tables.h), io.
   Receiver& open_receiver();
   int64_t unflushed_bytes() const;  // of all that flush() would take
   const Config& config() const { return cache_.config(); }

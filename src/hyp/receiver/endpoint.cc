@@ -118,6 +118,8 @@ HttpResponse to_http(const ReceiveResult& result, int64_t rows) {
       return conflict("destination_behind", result.last ? Json(std::to_string(*result.last)) : Json());
     case Outcome::forgot:
       return conflict("destination_forgot", {});
+    case Outcome::too_many_streams:  // no "last": to come again is no use before the operator has done something
+      return json_answer(409, {{"error", result.message}, {"kind", "too_many_streams"}});
     case Outcome::busy:
       return busy_answer(503, result.message, 1);
     case Outcome::foreign:

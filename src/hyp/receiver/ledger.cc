@@ -1,6 +1,11 @@
 #include "hyp/receiver/ledger.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -52,6 +57,7 @@ struct Ledger::State {
   SqliteStatement insert_stream{file, "insert into streams(stream, gateway, batches) values (?, ?, 0)"};
   SqliteStatement update_forgot{file, "update streams set forgot = max(ifnull(forgot, ?1), ?1) where id = ?2"};
   SqliteStatement count_batch{file, "update streams set batches = batches + 1 where id = ?"};
+  SqliteStatement count_streams{file, "select gateway, count(*) from streams group by gateway"};
 
   SqliteStatement select_open{file, "select last from opens where stream_id = ? and open_id = ?"};
   SqliteStatement select_opens{file, "select open_id, last from opens where stream_id = ?"};
@@ -69,7 +75,9 @@ struct Ledger::State {
   SqliteStatement delete_old_batches{file,
                                      "delete from batches where stream_id > ? and stream_id <= ? and noted_ms < ?"};
 
-  int64_t swept_id = 0;  // of the last stream whose old batch ids were forgotten
+  int64_t swept_id = 0;                                       // of the last stream whose old batch ids were forgotten
+  std::optional<std::map<std::string, int64_t>> num_streams;  // by gateway; nullopt: to be counted
+  bool has_new_stream = false;                                // of this transaction
 
   struct Stream {
     int64_t id = 0;
@@ -80,6 +88,7 @@ struct Ledger::State {
   int64_t commits();
   std::optional<Stream> find_stream(const std::string& stream);
   std::optional<int64_t> find_open(int64_t stream_id, const std::string& open_id);
+  int64_t& num_streams_of(const std::string& gateway);
   void advance(const Stream& stream, const ReceivedBatch& batch);
   void forget_lowest_open(int64_t stream_id, const std::string& kept_open);
 };
@@ -106,6 +115,15 @@ std::optional<int64_t> Ledger::State::find_open(int64_t stream_id, const std::st
   select_open.with(stream_id, open_id);
   while (select_open.step()) last = select_open.integer(0);
   return last;
+}
+
+int64_t& Ledger::State::num_streams_of(const std::string& gateway) {
+  if (!num_streams) {
+    num_streams.emplace();
+    count_streams.with();
+    while (count_streams.step()) (*num_streams)[count_streams.text(0)] = count_streams.integer(1);
+  }
+  return (*num_streams)[gateway];
 }
 
 // The open that just moved stays, however low its number: else its next batch would be refused.
@@ -138,7 +156,8 @@ void Ledger::create(const std::string& path) {
   file.run(kTables);
 }
 
-Ledger::Ledger(const std::string& path) : path_(path) {
+Ledger::Ledger(const std::string& path, int64_t gateway_streams_max)
+    : path_(path), gateway_streams_max_(gateway_streams_max) {
   SqliteFile file(path, SqliteFile::Open::existing);
   if (const int64_t version = file.integer("pragma user_version"); version != kLedgerVersion) {
     fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kLedgerVersion);
@@ -159,6 +178,7 @@ SpoolPosition Ledger::committed() const {
 
 void Ledger::begin() {
   state_->begin.with().run();
+  state_->has_new_stream = false;
   commits_ = state_->commits();
 }
 
@@ -191,7 +211,18 @@ ReceiveResult Ledger::decide(const ReceivedBatch& batch) {
                         kOpensKept, *stream->forgot, range.since, range.until, batch.open_id)};
   }
   if (!stream) {
+    int64_t& num_streams = state.num_streams_of(batch.gateway);
+    if (num_streams >= gateway_streams_max_) {
+      return {
+          Outcome::too_many_streams,
+          {},
+          fmt::format("the gateway {} has {} streams here, one for each source partition of each cache that sends as "
+                      "it, and may have no more (maxStreamsPerGateway): the receiver's operator can raise that",
+                      batch.gateway, num_streams)};
+    }
     state.insert_stream.with(batch.stream, batch.gateway).run();
+    num_streams += 1;
+    state.has_new_stream = true;
     stream = state.find_stream(batch.stream);
   }
   state.advance(*stream, batch);
@@ -209,6 +240,7 @@ void Ledger::commit(SpoolPosition end) {
 void Ledger::roll_back() noexcept {
   try {
     if (state_ && state_->file.is_in_transaction()) state_->file.run("rollback");
+    if (state_ && state_->has_new_stream) state_->num_streams.reset();
   } catch (const std::exception& e) {
     spdlog::warn("{}: {}", path_, e.what());  // settle() opens it anew
   }

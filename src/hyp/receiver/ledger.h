@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,8 +30,8 @@ class Ledger {
  public:
   // Makes an empty one at `path`, durable but for its name in the folder.
   static void create(const std::string& path);
-  // Throws unsupported if a newer firn made it.
-  explicit Ledger(const std::string& path);
+  // A gateway gets no more streams than `gateway_streams_max`. Throws unsupported if a newer firn made it.
+  explicit Ledger(const std::string& path, int64_t gateway_streams_max = std::numeric_limits<int64_t>::max());
   ~Ledger();
 
   SpoolPosition committed() const;
@@ -52,6 +53,7 @@ class Ledger {
  private:
   struct State;
   std::string path_;
+  int64_t gateway_streams_max_;
   std::unique_ptr<State> state_;
   int64_t commits_ = 0;  // before the commit that was begun last
 };

@@ -8,8 +8,9 @@ namespace {
 using enum RequestOutcome;
 
 // Of batches of streams.
-constexpr RequestOutcome kBatchOutcomes[] = {landed, known,        refused, forgot,          foreign, busy,  failed,
-                                             poison, rate_limited, no_room, too_many_bodies, invalid, error, broken};
+constexpr RequestOutcome kBatchOutcomes[] = {landed,  known,  refused, forgot,       foreign, too_many_streams,
+                                             busy,    failed, poison,  rate_limited, no_room, too_many_bodies,
+                                             invalid, error,  broken};
 
 // Gateways' names have no character that would need an escape.
 class MetricsText {
@@ -44,6 +45,8 @@ std::string_view to_string(RequestOutcome outcome) {
       return "forgot";
     case foreign:
       return "foreign";
+    case too_many_streams:
+      return "too many streams";
     case busy:
       return "busy";
     case failed:
@@ -84,6 +87,8 @@ RequestOutcome to_request_outcome(ReceiveResult::Outcome outcome) {
       return forgot;
     case ReceiveResult::Outcome::foreign:
       return foreign;
+    case ReceiveResult::Outcome::too_many_streams:
+      return too_many_streams;
     case ReceiveResult::Outcome::busy:
       return busy;
     case ReceiveResult::Outcome::failed:

@@ -24,6 +24,7 @@ enum class RequestOutcome : uint8_t {
   refused,
   forgot,
   foreign,
+  too_many_streams,
   busy,
   failed,
   // As the endpoint did.

@@ -123,7 +123,7 @@ struct Receiver::State {
       : config(hyp_config),
         spool(std::move(received)),
         reading(ledger_path(spool->folder())),
-        ledger(ledger_path(spool->folder())) {}
+        ledger(ledger_path(spool->folder()), config.receiver.gateway_streams_max) {}
 
   const Config& config;
   const std::unique_ptr<Spool> spool;

@@ -29,13 +29,14 @@ struct ReceivedBatch {
 
 struct ReceiveResult {
   enum class Outcome : uint8_t {
-    landed,   // durable now
-    known,    // this batch was taken before: durable
-    refused,  // the open's last number is another than `since`; nothing was taken
-    forgot,   // destination_forgot (P10.7)
-    foreign,  // the stream is another gateway's
-    busy,     // no room, or the cache takes no rows: later (503); `message` says why
-    failed,   // the disk failed; whether it landed is not known (500)
+    landed,            // durable now
+    known,             // this batch was taken before: durable
+    refused,           // the open's last number is another than `since`; nothing was taken
+    forgot,            // destination_forgot (P10.7)
+    foreign,           // the stream is another gateway's
+    too_many_streams,  // it would be one more than the gateway may have; nothing was taken
+    busy,              // no room, or the cache takes no rows: later (503); `message` says why
+    failed,            // the disk failed; whether it landed is not known (500)
   };
   Outcome outcome = Outcome::landed;
   std::optional<int64_t> last;  // refused: of that open

@@ -108,13 +108,14 @@ TEST(Config, TheExamplesOfTheInitialFileAreValidTogether) {
   EXPECT_EQ(config.receiver.connections_max, defaults.connections_max);
   EXPECT_EQ(config.receiver.gateway_requests_per_s, defaults.gateway_requests_per_s);
   EXPECT_EQ(config.receiver.gateway_bytes_per_s, defaults.gateway_bytes_per_s);
+  EXPECT_EQ(config.receiver.gateway_streams_max, defaults.gateway_streams_max);
   EXPECT_EQ(config.receiver.header_ms_max, defaults.header_ms_max);
   EXPECT_EQ(config.receiver.request_ms_max, defaults.request_ms_max);
   EXPECT_EQ(config.receiver.idle_ms_max, defaults.idle_ms_max);
   EXPECT_EQ(config.receiver.access_log, folder / "access.log");
   for (const char* key : {"listen", "certFile", "keyFile", "gatewayColumn", "maxBodyBytes", "maxQueuedBytes",
-                          "maxConnections", "maxRequestsPerSecond", "maxBytesPerSecond", "headerTimeoutMs",
-                          "requestTimeoutMs", "idleTimeoutMs", "accessLog"})
+                          "maxConnections", "maxRequestsPerSecond", "maxBytesPerSecond", "maxStreamsPerGateway",
+                          "headerTimeoutMs", "requestTimeoutMs", "idleTimeoutMs", "accessLog"})
     EXPECT_NE(text.find(std::string("\"") + key + "\":", text.find("\"receiver\"")), std::string::npos) << key;
 }
 

@@ -134,6 +134,9 @@ TEST(Endpoint, WhatTheLedgerSaysIsWhatIsAnswered) {
   EXPECT_EQ(Json::parse(forgot.body)["kind"], "destination_forgot");
   EXPECT_EQ(Json::parse(forgot.body)["last"], Json());
   EXPECT_EQ(answer({.outcome = Outcome::foreign}).status, 403);
+  const HttpResponse crowded = answer({.outcome = Outcome::too_many_streams, .message = "it has 9"});
+  EXPECT_EQ(crowded.status, 409);
+  EXPECT_EQ(Json::parse(crowded.body), Json::parse(R"({"error": "it has 9", "kind": "too_many_streams"})"));
   const HttpResponse busy = answer({.outcome = Outcome::busy});
   EXPECT_EQ(busy.status, 503);
   EXPECT_EQ(busy.headers.at("Retry-After"), "1");
@@ -361,7 +364,7 @@ TEST(Endpoint, AccessLogAndMetricsSayTheSameWordOfABatch) {
   EndpointBox box;
   box.access_log = std::make_unique<AccessLog>(box.folder / "access.log");
   for (const Outcome outcome : {Outcome::landed, Outcome::known, Outcome::refused, Outcome::forgot, Outcome::foreign,
-                                Outcome::busy, Outcome::failed}) {
+                                Outcome::too_many_streams, Outcome::busy, Outcome::failed}) {
     box.result.outcome = outcome;
     box.post("{}\n", box.stream_headers());
   }
@@ -375,7 +378,7 @@ TEST(Endpoint, AccessLogAndMetricsSayTheSameWordOfABatch) {
   std::map<std::string, int> words;
   for (const Json& line : box.logged()) ++words[line["outcome"].get<std::string>()];
   EXPECT_EQ(words.erase("ok"), 1U) << "of /metrics";
-  EXPECT_EQ(words.size(), 10U);
+  EXPECT_EQ(words.size(), 11U);
   for (const auto& [word, count] : words)
     EXPECT_THAT(metrics, HasSubstr(fmt::format("hyp_receiver_batches_total{{outcome=\"{}\"}} {}\n", word, count)));
 }

@@ -129,6 +129,22 @@ TEST(LedgerFailure, WhileTheLedgerCannotBeWrittenNothingIsTakenAndAllGoesOnAfter
   EXPECT_EQ(box.numbers(), numbers_between(0, 3));
 }
 
+TEST(LedgerFailure, AStreamWhoseFirstCommitFailedIsNotCounted) {
+  LedgerBox box;
+  box.config.receiver.gateway_streams_max = 1;
+  box.reopen();
+  {
+    int left = 1;
+    const AtPoint failing("receiver.ledger.before_commit", [&] {
+      if (left-- > 0) fail_disk();
+    });
+    EXPECT_EQ(box.outcome(numbered("lost", "a", first_range(0, 2))), Outcome::failed);
+  }
+  EXPECT_EQ(box.outcome(numbered(kStream, "a", first_range(0, 2))), Outcome::landed);
+  EXPECT_EQ(box.outcome(numbered("lost", "a", first_range(0, 2))), Outcome::too_many_streams);
+  EXPECT_EQ(box.numbers(), numbers_between(0, 2));
+}
+
 // A commit that nobody could look at lands when the ledger can be read again: its sender finds it known.
 TEST(LedgerFailure, ACommitOfUnknownOutcomeIsFoundWhenTheLedgerCanBeReadAgain) {
   LedgerBox box;
@@ -275,6 +291,50 @@ TEST(LedgerFailure, RowsThatComeAfterAnOlderFolderWasRestoredAreNotTakenForFlush
   EXPECT_EQ(box.outcome(numbered("c1/logs/source=edge", "b", first_range(10, 13))), Outcome::landed);
   EXPECT_EQ(box.flush_received().rows, 3);
   EXPECT_EQ(box.numbers(), (std::vector<int64_t>{1, 2, 11, 12, 13}));
+}
+
+// The receiver's folder restored alone: its ledger knows nothing of rows that the tables have, and a sender whose
+// answer was lost would send them again.
+TEST(LedgerFailure, TablesThatAreNewerThanTheLedgerAreNamedAndNothingIsReceivedUntilTold) {
+  LedgerBox box;
+  const std::string folder = box.receiver->spool().folder(), saved = box.folder / "saved";
+  EXPECT_EQ(box.outcome(numbered(kStream, "a", first_range(0, 2))), Outcome::landed);
+  EXPECT_EQ(box.flush_received().rows, 2);
+  box.receiver.reset();
+  copy_over(folder, saved);
+  box.reopen();
+  EXPECT_EQ(box.outcome(numbered(kStream, "a", range_of(2, 4))), Outcome::landed);
+  EXPECT_EQ(box.flush_received().rows, 2);
+  box.receiver.reset();
+  Service::try_own(box.config)->open_receiver();  // as it is nothing is wrong
+  copy_over(folder, box.folder / "newer");
+  copy_over(saved, folder);
+  for (int i = 0; i < 2; ++i) {
+    std::string message;
+    const auto service = Service::try_own(box.config);
+    EXPECT_EQ(kind_of([&] { service->open_receiver(); }, &message), ErrorKind::corrupt);
+    EXPECT_NE(message.find(folder + "/ledger.db"), std::string::npos) << message;
+    EXPECT_NE(message.find(PartitionId{"logs", "edge"}.logical_path()), std::string::npos) << message;
+    EXPECT_NE(message.find("hyp serve --older-ledger"), std::string::npos) << message;
+    EXPECT_EQ(LedgerBox::numbers_in(*box.cache), numbers_between(0, 4));
+  }
+  copy_over(box.folder / "newer", folder);
+  Service::try_own(box.config)->open_receiver();
+
+  copy_over(saved, folder);
+  box.config.receiver.takes_older_ledger = true;
+  Service::try_own(box.config)->open_receiver();
+  box.config.receiver.takes_older_ledger = false;  // the word is needed once
+  {
+    const auto service = Service::try_own(box.config);
+    Receiver& receiver = service->open_receiver();
+    EXPECT_EQ(receiver.stream("edge", kStream)->opens.at("a"), 2);
+    EXPECT_EQ(send(receiver, numbered(kStream, "a", range_of(4, 5))).outcome, Outcome::refused)
+        << "who knows better is told";
+    EXPECT_EQ(send(receiver, numbered("c1/logs/source=edge", "b", first_range(10, 12))).outcome, Outcome::landed);
+    service->flush();
+  }
+  EXPECT_EQ(LedgerBox::numbers_in(*box.cache), (std::vector<int64_t>{1, 2, 3, 4, 11, 12}));
 }
 
 TEST(LedgerFailure, ALostOrShortOrDamagedSegmentIsSaid) {

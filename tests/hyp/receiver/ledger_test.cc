@@ -249,6 +249,34 @@ TEST(Ledger, BatchIdsOfStreamsThatAreStillAreForgottenInTime) {
   EXPECT_EQ(box.numbers(), numbers_between(0, 2));
 }
 
+TEST(Ledger, AGatewayGetsNoMoreStreamsThanItMayHaveAndGoesOnWithThose) {
+  LedgerBox box;
+  box.config.receiver.gateway_streams_max = 2;
+  box.reopen();
+  const auto first_of = [](const std::string& stream, const std::string& gateway = "edge") {
+    return make_batch(stream, "a", first_range(0, 1), {}, gateway);
+  };
+  for (const char* stream : {"s1", "s2"}) EXPECT_EQ(box.outcome(first_of(stream)), Outcome::landed);
+  for (int i = 0; i < 2; ++i) {
+    const ReceiveResult result = send(*box.receiver, first_of("s3"));
+    EXPECT_EQ(result.outcome, Outcome::too_many_streams);
+    EXPECT_NE(result.message.find("has 2 streams"), std::string::npos) << result.message;
+    EXPECT_NE(result.message.find("maxStreamsPerGateway"), std::string::npos) << result.message;
+    EXPECT_TRUE(box.receiver->stream("edge", "s3")->opens.empty());
+    EXPECT_EQ(box.outcome(make_batch("s1", fmt::format("b{}", i), first_range(1, 2), {})), Outcome::landed);
+    EXPECT_EQ(box.outcome(first_of(fmt::format("t{}", i), "other")), Outcome::landed);
+    box.reopen();  // what is there is counted again
+  }
+  EXPECT_EQ(box.outcome(first_of("t2", "other")), Outcome::too_many_streams);
+  box.config.receiver.gateway_streams_max = 3;
+  box.reopen();
+  // Those of one group are counted, too.
+  const auto results = send_together(*box.receiver, {first_of("s3"), first_of("s4"), first_of("t2", "other")});
+  EXPECT_EQ(results[0].outcome, Outcome::landed);
+  EXPECT_EQ(results[1].outcome, Outcome::too_many_streams);
+  EXPECT_EQ(results[2].outcome, Outcome::landed);
+}
+
 TEST(Ledger, LongTextsAreSpooledInFramesOfTheUsualSizeWithTheirLineNumbers) {
   LedgerBox box;
   box.declare("logs").row_bytes_max = 8 << 20;
