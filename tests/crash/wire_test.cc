@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <random>
@@ -35,11 +36,16 @@ uint16_t free_port() {
 enum class Side : uint8_t { sender, receiver };
 
 // What happens between a crash and the next run of the sender.
-enum class Between : uint8_t { nothing, new_rows, new_column, upkeep, purge, other_limits };
-constexpr size_t kBetweens = 6;
+enum class Between : uint8_t { nothing, new_rows, new_column, upkeep, upkeep_there, purge, other_version };
+constexpr size_t kBetweens = 7;
 const char* name_of(Between between) {
-  constexpr std::array<const char*, kBetweens> kNames = {
-      "nothing", "new rows", "a new column", "retention and compaction", "a purge", "other limits"};
+  constexpr std::array<const char*, kBetweens> kNames = {"nothing",
+                                                         "new rows",
+                                                         "a new column",
+                                                         "retention and compaction",
+                                                         "compaction at the receiver",
+                                                         "a purge",
+                                                         "another version's intent, and other limits"};
   return kNames.at(static_cast<size_t>(between));
 }
 
@@ -56,9 +62,10 @@ class Wire {
   Wire() {
     fs::create_directories(live_ + "/sender");
     fs::create_directories(live_ + "/receiver");
-    replace_file(
-        live_ + "/receiver/hyp.json",
-        fmt::format(R"({{"listen": "", "flushIntervalMs": 20, "receiver": {{"listen": "127.0.0.1:{}"}}}})", port_));
+    replace_file(live_ + "/receiver/hyp.json",
+                 fmt::format(R"({{"listen": "", "flushIntervalMs": 20, "compaction": {{"minFiles": 2}},
+                     "receiver": {{"listen": "127.0.0.1:{}"}}}})",
+                             port_));
     const ProgramResult added = run_program(command(Side::receiver, {"gateway", "add", "gate"}));
     if (added.status != 0) fail(ErrorKind::internal, "{}", added.err);
     const Lines said = lines_of(added.out);
@@ -71,13 +78,16 @@ class Wire {
     std::cout << points_[0] << " fault points of the sender, " << points_[1] << " of the receiver\n";
   }
 
+  // Each point of either side, with what happens then drawn; with FIRN_LONG each thing that may.
   std::vector<WireKill> all_kills(uint64_t seed) const {
+    const bool is_long = std::getenv("FIRN_LONG") != nullptr;
     std::mt19937_64 random(seed);
     std::vector<WireKill> kills;
     for (const Crash crash : {Crash::process, Crash::power}) {
       for (const Side side : {Side::sender, Side::receiver}) {
         for (size_t pass = 1; pass <= points_.at(static_cast<size_t>(side)); ++pass) {
-          kills.push_back({side, pass, crash, static_cast<Between>(random() % kBetweens)});
+          for (size_t i = 0; i < (is_long ? kBetweens : 1); ++i)
+            kills.push_back({side, pass, crash, static_cast<Between>(is_long ? i : random() % kBetweens)});
         }
       }
     }
@@ -107,6 +117,7 @@ class Wire {
 
  private:
   std::string log() const { return live_ + "/log"; }
+  std::string state_dir() const { return live_ + "/sender/.hyp/state"; }
   std::vector<std::string> command(Side side, const std::vector<std::string>& words) const {
     std::vector<std::string> argv = {FIRN_HYP_PROGRAM, "--config",
                                      live_ + (side == Side::sender ? "/sender/hyp.json" : "/receiver/hyp.json")};
@@ -135,6 +146,19 @@ class Wire {
     if (result.status == 0 || result.status == 3) return "";
     return fmt::format("hyp {} ended with status {}: {}{}\n", fmt::join(words, " "), result.status, result.out,
                        result.err);
+  }
+
+  // They have members that this hyp does not know.
+  void change_intents() const {
+    for (const std::string& path : files_below(state_dir() + "/up/watermarks")) {
+      Json json = Json::parse(make_local_file_io()->read(path));
+      json["laterMember"] = {{"a", 1}};
+      if (json.contains("pending") && json["pending"].is_object()) {
+        json["pending"]["limits"] = {{"rows", 77}, {"bytes", 7777}, {"perCent", 7}};
+        json["pending"]["laterMember"] = "x";
+      }
+      replace_file(path, json.dump());
+    }
   }
 
   ChildProgram start_receiver(const std::map<std::string, std::string>& env) const {
@@ -186,10 +210,16 @@ class Wire {
         problem += run_sender({"ingest", "events", inputs_.path("fresh.ndjson")});
         problem += run_sender({"maintain"});
         break;
+      case Between::upkeep_there: {
+        const ProgramResult there = run_program(command(Side::receiver, {"maintain"}));
+        if (there.status != 0) problem += "hyp maintain at the receiver: " + there.err;
+        break;
+      }
       case Between::purge:
         problem += run_sender({"purge", "events", "--where", "name = 'row 3'"});
         break;
-      case Between::other_limits:
+      case Between::other_version:
+        change_intents();
         configure_sender(37);
         problem += run_sender({"ingest", "events", inputs_.path("fresh.ndjson")});
         break;
@@ -203,7 +233,7 @@ class Wire {
   std::string check(Between between) const {
     Lines expected = inputs_rows({"first.ndjson"});
     if (between == Between::new_column) append(expected, inputs_rows({"third.ndjson"}));
-    if (between == Between::new_rows || between == Between::upkeep || between == Between::other_limits)
+    if (between == Between::new_rows || between == Between::upkeep || between == Between::other_version)
       append(expected, inputs_rows({"fresh.ndjson"}));
     const ProgramResult received = run_program(
         command(Side::receiver, {"query", "select * exclude (hyp_gateway) from events", "--format", "json"}));

@@ -2,6 +2,7 @@
 #include "hyp/sink/driver.h"
 
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "hyp/maintain/purge.h"
 #include "hyp/maintain/retention.h"
 #include "hyp/sink/sink_box.h"
+#include "support/crash.h"
 #include "support/local_disk.h"
 
 namespace firn::hyp {
@@ -108,6 +110,32 @@ TEST_P(SinkDriver, ShipsPartitionsAtOnceWithinTheLimitAndReportsThemInOrder) {
     for (const PartitionRun& run : report.partitions) EXPECT_EQ(run.rows, 1);
     EXPECT_EQ(delivered_rows(sink), sorted_rows(all));
   }
+}
+
+TEST_P(SinkDriver, OneRunOfASinkAtATimeInWhateverProcesses) {
+  sink_.unit_rows_max = 3;
+  ASSERT_EQ(run_in_child([&] { box_.ingest_lines("logs", "web", rows_up_to(9)); }), 0);
+  const std::string lock = sink_lock_path(box_.config.state_dir, sink_.name);
+  once_at("sink.intent-written", [&] {
+    const int status = run_in_child([&] {
+      if (FileLock::try_acquire(lock, FileLock::Mode::exclusive)) fail(ErrorKind::internal, "another run could begin");
+    });
+    EXPECT_EQ(status, 0);
+  });
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 9);
+  EXPECT_TRUE(is_done_);
+  set_fault_handler(nullptr);
+
+  ASSERT_EQ(run_in_child([&] { box_.ingest_lines("logs", "web", {row(10), row(11), row(12), row(13)}); }), 0);
+  constexpr int kRuns = 4;
+  const auto told = [&](int run) { return fmt::format("{}/run{}", box_.folder.path(), run); };
+  ASSERT_EQ(
+      run_in_children(kRuns, [&](int run) { replace_file(told(run), std::to_string(box_.ship_well(sink_).rows())); }),
+      0);
+  std::multiset<std::string> shipped;
+  for (int run = 0; run < kRuns; ++run) shipped.insert(make_local_file_io()->read(told(run)));
+  EXPECT_EQ(shipped, (std::multiset<std::string>{"0", "0", "0", "4"})) << "who comes later finds nothing new";
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows(rows_up_to(13)));
 }
 
 TEST_P(SinkDriver, PartitionsOfOneDatasetShippedAtOnceLoseNothingBesideEachOther) {
