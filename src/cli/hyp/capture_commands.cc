@@ -28,8 +28,6 @@ std::string glob_escape(const std::string& path) {
   return pattern;
 }
 
-std::string num_rows_text(int64_t count) { return format_count(count) + (count == 1 ? " row" : " rows"); }
-
 // What was spooled and rejected when a capture began.
 struct Before {
   // Nothing but this capture's lines can be in its flush. Else (a daemon takes rows from everywhere, an earlier command
@@ -45,17 +43,17 @@ int flush_and_report(Service& service, const Invocation& invocation, const std::
   std::ostream& out = *invocation.out;
   if (const auto rows = report.rows_by_dataset.find(dataset); rows != report.rows_by_dataset.end()) {
     if (before.is_alone) {
-      out << dataset << ": " << num_rows_text(rows->second) << (rows->second == 1 ? " was" : " were")
+      out << dataset << ": " << counted(rows->second, "row", "rows") << (rows->second == 1 ? " was" : " were")
           << " added to the cache\n";
     } else {
-      out << dataset << ": the flush added " << num_rows_text(rows->second)
+      out << dataset << ": the flush added " << counted(rows->second, "row", "rows")
           << " to the cache, of all that was spooled\n";
     }
   }
   for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
   const int64_t rejected = service.rejected(dataset) - before.rejected;
   if (rejected > 0) {
-    out << dataset << ": " << num_rows_text(rejected) << (before.is_alone ? "" : ", of all that was spooled,")
+    out << dataset << ": " << counted(rejected, "row", "rows") << (before.is_alone ? "" : ", of all that was spooled,")
         << (rejected == 1 ? " was" : " were") << " rejected and set aside, each with its text, in "
         << rejects_path(service.config().cache_root, dataset) << "\n";
     int64_t shown = 0;
@@ -213,8 +211,9 @@ int command_ingest(const Config& config, const Invocation& given, const IngestAr
 int command_flush(const Config& config, const Invocation& invocation) {
   return with_service(config, invocation, [&](Service& service) {
     const FlushReport report = service.flush();
-    *invocation.out << "flushed " << format_count(report.rows) << " rows into " << report.partitions << " partitions, "
-                    << format_count(report.rejected) << " rejected\n";
+    *invocation.out << "flushed " << counted(report.rows, "row", "rows") << " into "
+                    << counted(report.partitions, "partition", "partitions") << ", " << format_count(report.rejected)
+                    << " rejected\n";
     for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
     if (!report.problems.empty()) return kFailed;
     return report.rejected > 0 ? kSomeRejected : 0;

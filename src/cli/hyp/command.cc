@@ -76,6 +76,10 @@ std::string format_count(int64_t count) {
   return digits;
 }
 
+std::string counted(int64_t count, const char* one, const char* many) {
+  return format_count(count) + " " + (count == 1 ? one : many);
+}
+
 std::string format_duration_us(int64_t micros) {
   return micros < 1'000'000 ? fmt::format("{} ms", micros / 1000)
                             : fmt::format("{:.1f} s", static_cast<double>(micros) / 1e6);

@@ -57,6 +57,7 @@ class Progress {
 // "1.5 MB", "12 s", "1,234": for people.
 std::string format_bytes(int64_t bytes);
 std::string format_count(int64_t count);
+std::string counted(int64_t count, const char* one, const char* many);  // "1 row", "1,234 rows"
 std::string format_duration_us(int64_t micros);
 
 // A partition as people know it: its dataset, and its source unless that is the default.
@@ -116,7 +117,7 @@ int command_status(const Config& config, const Invocation& invocation, bool json
 int command_schema(const Config& config, const Invocation& invocation, const std::string& dataset, bool json);
 int command_flush(const Config& config, const Invocation& invocation);
 int command_daemon(const Config& config, const Invocation& invocation);
-int command_serve(const Config& config, const Invocation& invocation);
+int command_serve(const Config& config, const Invocation& invocation, bool takes_older_ledger);
 // Owns the cache until interrupted. `title` begins its lines.
 int run_as_daemon(const Config& config, const Invocation& invocation, const char* title, bool receives);
 

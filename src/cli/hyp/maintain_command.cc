@@ -9,10 +9,6 @@
 namespace firn::hyp {
 namespace {
 
-std::string counted(int64_t count, const char* one, const char* many) {
-  return format_count(count) + " " + (count == 1 ? one : many);
-}
-
 Json named_json(const PartitionId& partition) { return {{"dataset", partition.dataset}, {"source", partition.source}}; }
 
 Json to_json(const RetentionReport& report) {

@@ -41,16 +41,14 @@ std::string rejects_of(const Cache& cache, const std::string& dataset) {
   return join_path(join_path(cache.config().cache_root, "rejects"), encode_segment(dataset) + ".ndjson");
 }
 
-std::string rows_text(int64_t count) { return format_count(count) + (count == 1 ? " row" : " rows"); }
-
 void print_purge(const PurgeReport& report, const PurgeArguments& arguments, std::ostream& out) {
-  out << arguments.dataset << ": " << rows_text(report.rows)
+  out << arguments.dataset << ": " << counted(report.rows, "row", "rows")
       << (arguments.dry_run ? " would be removed from " : " removed from ") << report.partitions
       << (report.partitions == 1 ? " partition" : " partitions") << "\n";
   for (const auto& [sink, rows] : report.sent_rows)
-    out << "  sink " << sink << " has " << rows_text(rows) << " of them already; they stay there\n";
+    out << "  sink " << sink << " has " << counted(rows, "row", "rows") << " of them already; they stay there\n";
   for (const auto& [sink, rows] : report.maybe_sent_rows)
-    out << "  sink " << sink << " may have " << rows_text(rows)
+    out << "  sink " << sink << " may have " << counted(rows, "row", "rows")
         << " of them: of a unit under way, or it is not known\n";
   if (!report.waiting.empty()) out << "  still held until its readers end (the upkeep then removes it):\n";
   for (const std::string& waiting : report.waiting) out << "    " << waiting << "\n";

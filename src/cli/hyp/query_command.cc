@@ -47,7 +47,8 @@ int command_query(const Config& config, const Invocation& invocation, const Quer
   options.archive_counters = &archive_counters;
   const auto rows = run_query(cache, arguments.sql, options);
   const int64_t count = write_rows(*rows, invocation, arguments);
-  if (!arguments.output.empty()) *invocation.err << format_count(count) << " rows into " << arguments.output << "\n";
+  if (!arguments.output.empty())
+    *invocation.err << counted(count, "row", "rows") << " into " << arguments.output << "\n";
   if (arguments.stats) {
     const auto is_used = [](const iceberg::ReadCounters& of) { return of.files_planned + of.files_pruned > 0; };
     const bool has_exports = is_used(blob_counters) || is_used(archive_counters);

@@ -27,6 +27,7 @@ struct Parsed {
   MaintainArguments maintain;
   GatewayArguments gateway;
   bool json = false;
+  bool takes_older_ledger = false;
   std::string dataset;
 };
 
@@ -124,10 +125,13 @@ void add_options(CLI::App& app, Parsed& p) {
           "one\n"
           "object a line, plain, gzip or zstd; 202 once they are durable. X-Hyp-Batch-Id makes a repeat harmless,\n"
           "X-Hyp-Source names the source. GET /healthz.");
-  app.add_subcommand("serve", "The daemon as a receiver, too: rows of other caches' forward sinks; until SIGTERM")
-      ->footer(
-          "It listens on receiver.listen (127.0.0.1:4748), besides \"listen\". Each gateway that sends has a token of\n"
-          "its own (hyp gateway), and its name is a column of its rows. GET /healthz, GET /metrics.");
+  auto* serve =
+      app.add_subcommand("serve", "The daemon as a receiver, too: rows of other caches' forward sinks; until SIGTERM");
+  serve->add_flag("--older-ledger", p.takes_older_ledger,
+                  "Go on with a ledger that was restored from an older backup than the tables");
+  serve->footer(
+      "It listens on receiver.listen (127.0.0.1:4748), besides \"listen\". Each gateway that sends has a token of\n"
+      "its own (hyp gateway), and its name is a column of its rows. GET /healthz, GET /metrics.");
 
   auto* gateway = app.add_subcommand("gateway", "Who may send to hyp serve")->require_subcommand(1);
   const auto add_action = [&](const char* name, const char* help, GatewayArguments::Action action) {
@@ -198,7 +202,7 @@ int dispatch(CLI::App& app, const Parsed& p, const Invocation& invocation) {
   if (app.got_subcommand("maintain")) return command_maintain(config, invocation, p.maintain);
   if (app.got_subcommand("flush")) return command_flush(config, invocation);
   if (app.got_subcommand("daemon")) return command_daemon(config, invocation);
-  if (app.got_subcommand("serve")) return command_serve(config, invocation);
+  if (app.got_subcommand("serve")) return command_serve(config, invocation, p.takes_older_ledger);
   if (app.got_subcommand("gateway")) return command_gateway(config, invocation, p.gateway);
   if (app.get_subcommand("sink")->got_subcommand("run")) return command_sink_run(config, invocation, p.sink);
   if (app.get_subcommand("sink")->got_subcommand("reset")) return command_sink_reset(config, invocation, p.sink);

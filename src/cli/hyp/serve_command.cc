@@ -18,13 +18,15 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-int command_serve(const Config& config, const Invocation& invocation) {
+int command_serve(const Config& config, const Invocation& invocation, bool takes_older_ledger) {
   if (invocation.service == nullptr) {
     raise_descriptor_limit();
     // What rotates logs sends it; the access log notices by itself that it was renamed.
     std::signal(SIGHUP, SIG_IGN);
   }
-  return run_as_daemon(config, invocation, "hyp serve", /*receives=*/true);
+  Config told = config;
+  told.receiver.takes_older_ledger = takes_older_ledger;
+  return run_as_daemon(told, invocation, "hyp serve", /*receives=*/true);
 }
 
 }  // namespace firn::hyp

@@ -106,9 +106,11 @@ void print_report(const SinkRunReport& report, int64_t micros, const Invocation&
   if (report.units() == 0 && recognised == 0) {
     out << report.sink << (report.failed() ? ": nothing was shipped\n" : ": nothing new\n");
   } else {
-    out << report.sink << ": shipped " << format_count(report.rows()) << " rows (" << format_bytes(report.bytes())
-        << ") in " << report.units() << (report.units() == 1 ? " unit, " : " units, ") << format_duration_us(micros);
-    if (recognised > 0) out << "; " << recognised << " units of an earlier run were there already";
+    out << report.sink << ": shipped " << counted(report.rows(), "row", "rows") << " (" << format_bytes(report.bytes())
+        << ") in " << counted(report.units(), "unit", "units") << ", " << format_duration_us(micros);
+    if (recognised > 0)
+      out << "; " << counted(recognised, "unit of an earlier run was", "units of an earlier run were")
+          << " there already";
     out << "\n";
   }
   for (const PartitionRun& run : report.partitions) {
@@ -140,7 +142,7 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
         options.partition = choice_of(arguments);
         options.cancelled = invocation.cancelled;
         options.progress = [&](const PartitionId& partition, int64_t rows) {
-          progress.say(fmt::format("{}: {}: {} rows shipped", sink->name, title(partition), format_count(rows)));
+          progress.say(fmt::format("{}: {}: {} shipped", sink->name, title(partition), counted(rows, "row", "rows")));
         };
         options.waiting = [&](const std::string& text) { progress.note(fmt::format("hyp: {}: {}", sink->name, text)); };
         report = run_sink(service.cache(), *sink, options);
@@ -201,7 +203,7 @@ Json to_json(const std::string& sink, const SinkPartitionStatus& status) {
 std::string describe_pending(const SinkPartitionStatus& status) {
   if (!status.pending) return "";
   const PendingUnit& unit = *status.pending;
-  return fmt::format("({}, {}], {} rows{}", unit.since, unit.until, format_count(unit.rows),
+  return fmt::format("({}, {}], {}{}", unit.since, unit.until, counted(unit.rows, "row", "rows"),
                      unit.announced_at.empty() ? "" : ", since " + unit.announced_at);
 }
 
@@ -241,8 +243,9 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
                       status.shipped_at.empty() ? "-" : status.shipped_at, describe_pending(status),
                       status.last_error.empty() ? "" : "yes, see below"});
       if (status.dead_letters > 0) {
-        remarks.push_back(fmt::format("{}: {}: {} rows that the receiver can never take are in {}", sink->name,
-                                      title(status.partition), format_count(status.dead_letters),
+        remarks.push_back(fmt::format("{}: {}: {} in {}", sink->name, title(status.partition),
+                                      counted(status.dead_letters, "row that the receiver can never take is",
+                                              "rows that the receiver can never take are"),
                                       status.dead_letters_path));
       }
       if (!status.last_error.empty()) {
@@ -304,12 +307,15 @@ void print_reset(const SinkReset& reset, std::ostream& out) {
       out << "from " << place(one.watermark_before) << " to "
           << (one.is_start ? "the start" : place(one.watermark_after));
     }
-    if (one.rows_skipped > 0) out << "; " << format_count(one.rows_skipped) << " rows are skipped, never to be sent";
+    if (one.rows_skipped > 0)
+      out << "; " << counted(one.rows_skipped, "row is", "rows are") << " skipped, never to be sent";
     if (one.rows_repeated > 0)
-      out << "; " << format_count(one.rows_repeated) << " rows that count as sent are sent again";
+      out << "; " << counted(one.rows_repeated, "row that counts as sent is", "rows that count as sent are")
+          << " sent again";
     if (one.rows_missed > 0)
-      out << "; " << format_count(one.rows_missed) << " rows that the destination lost are sent again";
-    out << "; the cache has " << format_count(one.rows_to_send) << " rows to send after it";
+      out << "; " << counted(one.rows_missed, "row that the destination lost is", "rows that the destination lost are")
+          << " sent again";
+    out << "; the cache has " << counted(one.rows_to_send, "row", "rows") << " to send after it";
     if (one.drops_pending) out << "; the announced unit is forgotten";
     out << "\n";
     if (!one.note.empty()) out << "  " << one.note << "\n";

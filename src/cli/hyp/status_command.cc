@@ -111,7 +111,8 @@ std::vector<std::string> to_row(const PartitionStatus& one, const std::string& s
 void print_remarks(const PartitionStatus& one, std::ostream& out) {
   const std::string name = title(one.partition);
   if (one.rows_overdue > 0)
-    out << "overdue        " << name << ": " << format_count(one.rows_overdue) << " rows go with the next upkeep\n";
+    out << "overdue        " << name << ": " << counted(one.rows_overdue, "row goes", "rows go")
+        << " with the next upkeep\n";
   if (!one.rows_waiting.empty())
     out << "overdue        " << name << ": rows kept past their age: " << rows_by_sink(one.rows_waiting) << "\n";
   if (!one.rows_forced_out.empty())

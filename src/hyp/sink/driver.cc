@@ -69,8 +69,9 @@ void run_and_record(Cache& cache, const SinkConfig& sink, const SinkRunOptions& 
   span.set("rows", run.rows);
   if (run.rows_put_aside > 0) {
     const std::string path = dead_letters_path(cache.config().state_dir, sink.name, run.partition);
-    const std::string aside =
-        fmt::format("{} rows that the receiver can never take are in {}", run.rows_put_aside, path);
+    const bool is_one = run.rows_put_aside == 1;
+    const std::string aside = fmt::format("{} {} that the receiver can never take {} in {}", run.rows_put_aside,
+                                          is_one ? "row" : "rows", is_one ? "is" : "are", path);
     run.note = run.note.empty() ? aside : aside + "; " + run.note;
   }
   if (!run.error.empty() && kind == ErrorKind::cancelled && options.cancelled != nullptr && *options.cancelled) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ class HypServe : public testing::Test {
     return result.out;
   }
   std::string printed() const { return make_local_file_io()->read_if_exists(folder_ / "serve.out").value_or(""); }
-  void start() {
+  void start(const std::string& option = "") {
+    std::filesystem::remove(folder_ / "serve.out");  // what an earlier one said
     pid_ = ::fork();
     ASSERT_GE(pid_, 0);
     if (pid_ == 0) {
@@ -43,7 +45,8 @@ class HypServe : public testing::Test {
       ::dup2(in, 0);
       ::dup2(out, 1);
       ::dup2(out, 2);
-      ::execl(FIRN_HYP_PROGRAM, FIRN_HYP_PROGRAM, "--config", config.c_str(), "serve", static_cast<char*>(nullptr));
+      ::execl(FIRN_HYP_PROGRAM, FIRN_HYP_PROGRAM, "--config", config.c_str(), "serve",
+              option.empty() ? nullptr : option.c_str(), static_cast<char*>(nullptr));
       ::_exit(127);
     }
     for (int i = 0; i < 500 && printed().find("serving") == std::string::npos; ++i) ::usleep(20'000);
@@ -63,13 +66,20 @@ class HypServe : public testing::Test {
     const size_t at = text.find("receiving on http://127.0.0.1:");
     return static_cast<uint16_t>(std::stoi(text.substr(at + 30)));
   }
-  int post(const std::string& token, const std::string& rows) const {
+  int post(const std::string& token, const std::string& rows, const std::string& headers = "") const {
     hyp::RawClient client(port());
     client.send(
         fmt::format("POST /v1/ingest/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n"
                     "Content-Length: {}\r\n\r\n{}",
-                    token, rows.size(), rows));
+                    token, headers, rows.size(), rows));
     return client.status();
+  }
+  // Of a stream of its own.
+  int post_batch(const std::string& token, const std::string& rows, const std::string& range) const {
+    return post(token, rows,
+                fmt::format("X-Hyp-Batch-Id: b{}\r\nX-Hyp-Stream: c/events/source=default\r\nX-Hyp-Open: o\r\n"
+                            "X-Hyp-Seq-Range: {}\r\n",
+                            rows.size(), range));
   }
 
   TempFolder folder_;
@@ -104,6 +114,31 @@ TEST_F(HypServe, GatewaysAreAddedWhileItRunsAndTheirRowsAreQueried) {
               AllOf(HasSubstr("\"outcome\":\"captured\""), HasSubstr("\"outcome\":\"unauthorized\"")));
   EXPECT_EQ(output_of({"query", "select count(*) as c from events", "--format", "csv"}), "c\n2\n")
       << "flushed at the end";
+}
+
+TEST_F(HypServe, ALedgerOfAnOlderBackupThanTheTablesWaitsForAWord) {
+  replace_file(folder_ / "hyp.json", R"({"listen": "", "receiver": {"listen": "127.0.0.1:0"}})");
+  const std::string token = trimmed(output_of({"gateway", "add", "edge-1"}));
+  const std::string ledger = folder_ / ".hyp/cache/receiver", saved = folder_ / "saved";
+  start();
+  EXPECT_EQ(post_batch(token, "{\"n\":1}\n", "0,1;start"), 202);
+  EXPECT_EQ(stop(), 0);
+  std::filesystem::copy(ledger, saved, std::filesystem::copy_options::recursive);
+  start();
+  EXPECT_EQ(post_batch(token, "{\"n\":22}\n", "1,2"), 202);
+  EXPECT_EQ(stop(), 0);  // what it received is in the tables
+  std::filesystem::remove_all(ledger);
+  std::filesystem::copy(saved, ledger, std::filesystem::copy_options::recursive);
+  const ProgramResult refused = hyp({"serve"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("ledger.db"), HasSubstr("datasets/events/source=edge-1"),
+                                 HasSubstr("hyp serve --older-ledger")));
+  start("--older-ledger");
+  EXPECT_EQ(post_batch(token, "{\"n\":333}\n", "2,3"), 409) << "the sender is told what the ledger knows";
+  EXPECT_EQ(stop(), 0);
+  start();
+  EXPECT_EQ(post_batch(token, "{\"n\":22}\n", "1,2"), 202) << "the operator's word";
+  EXPECT_EQ(stop(), 0);
 }
 
 TEST_F(HypServe, ATokenIsShownOnceAndAMistakeSaysWhatToDo) {

@@ -1,11 +1,15 @@
 // `hyp sink` as a user runs it.
+#include <csignal>
 #include <filesystem>
+#include <memory>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "io/file_io.h"
 #include "io/local.h"
+#include "support/child_program.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
 
@@ -41,8 +45,8 @@ class HypSink : public testing::Test {
 };
 
 TEST_F(HypSink, RunTakesSinksByNameAndPartitionsByDatasetAndSource) {
-  EXPECT_EQ(output_of({"sink", "run", "objects", "--partition", "events/web"}).substr(0, 23),
-            "objects: shipped 1 rows");
+  EXPECT_THAT(output_of({"sink", "run", "objects", "--partition", "events/web"}),
+              AllOf(HasSubstr("objects: shipped 1 row ("), HasSubstr(" in 1 unit, ")));
   EXPECT_THAT(output_of({"sink", "run", "--sink", "objects", "--partition", "events"}), HasSubstr("shipped 2 rows"));
   const Json report = Json::parse(output_of({"sink", "run", "--sink", "objects", "--sink", "archive", "--json"}));
   ASSERT_EQ(report.size(), 2U);
@@ -112,6 +116,83 @@ TEST_F(HypSink, ResetToTheDestinationGoesOnWhereARestoredOneIs) {
   EXPECT_THAT(output_of({"sink", "reset", "--sink", "archive", "--to", "destination", "--yes"}),
               HasSubstr("2 rows that the destination lost are sent again"));
   EXPECT_THAT(output_of({"sink", "run", "archive"}), HasSubstr("shipped 3 rows"));
+}
+
+// --- before a receiver ---
+
+class HypForward : public testing::Test {
+ protected:
+  // `settings`: of the receiver, besides its address.
+  void start(const std::string& settings = "") {
+    std::filesystem::create_directory(folder_ / "there");
+    std::filesystem::create_directory(folder_ / "here");
+    replace_file(there(), fmt::format(R"({{"listen": "", "receiver": {{"listen": "127.0.0.1:0"{}}}}})", settings));
+    EXPECT_EQ(hyp(there(), {"gateway", "add", "edge", "--token-file", folder_ / "token"}).status, 0);
+    receiver_ = std::make_unique<ChildProgram>(std::vector<std::string>{FIRN_HYP_PROGRAM, "--config", there(), "serve"},
+                                               std::map<std::string, std::string>(), folder_ / "log");
+    const auto said = receiver_->read_until({"receiving on http://127.0.0.1:", "serving the cache"});
+    ASSERT_TRUE(said);
+    const size_t port = said->find("127.0.0.1:") + 10;
+    replace_file(here(), fmt::format(R"({{"sinks": [{{"name": "up", "type": "forward", "url": "http://127.0.0.1:{}",
+                                         "tokenFile": "../token", "maxRows": 1}}]}})",
+                                     std::stoi(said->substr(port))));
+  }
+  void TearDown() override {
+    if (receiver_) receiver_->end(SIGTERM);
+  }
+  std::string here() const { return folder_ / "here/hyp.json"; }
+  std::string there() const { return folder_ / "there/hyp.json"; }
+  ProgramResult hyp(const std::string& config, std::vector<std::string> words, std::string_view input = {}) const {
+    words.insert(words.begin(), {FIRN_HYP_PROGRAM, "--config", config});
+    return run_program(words, {}, input);
+  }
+  ProgramResult here(const std::vector<std::string>& words, std::string_view input = {}) const {
+    return hyp(here(), words, input);
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<ChildProgram> receiver_;
+};
+
+TEST_F(HypForward, ARunWithRowsThatTheReceiverCanNeverTakeEndsWithStatusThreeAndTheStatusCountsThem) {
+  start();
+  here({"ingest", "events"}, "{\"n\":1}\n{\"n\":2,\"hyp_gateway\":\"forged\"}\n{\"n\":3}\n");
+  const ProgramResult run = here({"sink", "run"});
+  EXPECT_EQ(run.status, 3) << run.err;
+  const std::string letters = folder_ / "here/.hyp/state/up/dead-letters/events/source=default.ndjson";
+  EXPECT_THAT(run.out, AllOf(HasSubstr("up: shipped 2 rows ("),
+                             HasSubstr("up: events: 1 row that the receiver can never take is in " + letters)));
+  const std::string text = make_local_file_io()->read(letters);
+  EXPECT_EQ(Json::parse(text)["row"], Json::parse(R"({"n": 2, "hyp_gateway": "forged"})"));
+
+  here({"ingest", "events"}, "{\"n\":4,\"hyp_gateway\":\"forged\"}\n");
+  const Json report = Json::parse(here({"sink", "run", "--json"}).out)[0];
+  EXPECT_EQ(report["rows"], 0);
+  EXPECT_EQ(report["partitions"][0]["rowsPutAside"], 1);
+  const ProgramResult nothing_new = here({"sink", "run"});
+  EXPECT_EQ(nothing_new.status, 0) << "it is told once";
+  EXPECT_EQ(nothing_new.out, "up: nothing new\n");
+
+  const ProgramResult status = here({"sink", "status"});
+  EXPECT_EQ(status.status, 0);
+  EXPECT_THAT(status.out, HasSubstr("up: events: 2 rows that the receiver can never take are in " + letters));
+  const Json json = Json::parse(here({"sink", "status", "--json"}).out)[0];
+  EXPECT_EQ(json["deadLetters"], 2);
+  EXPECT_EQ(json["deadLettersPath"], letters);
+  EXPECT_EQ(json["rowsBehind"], 0) << "they are not waited for";
+  EXPECT_TRUE(json["lastError"].is_null());
+  std::filesystem::rename(letters, folder_ / "looked-at");
+  EXPECT_EQ(Json::parse(here({"sink", "status", "--json"}).out)[0]["deadLetters"], 0);
+}
+
+TEST_F(HypForward, AWaitForTheReceiverIsToldWhileItLasts) {
+  start(R"(, "maxRequestsPerSecond": 1)");
+  here({"ingest", "events"}, "{\"n\":1}\n{\"n\":2}\n");
+  const ProgramResult run = here({"sink", "run"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("up: shipped 2 rows ("));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("hyp: up: http://127.0.0.1:"), HasSubstr(" answers 429: the gateway edge "),
+                             HasSubstr("; trying again in 1 s\n")));
 }
 
 }  // namespace
