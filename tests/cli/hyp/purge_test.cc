@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "hyp/cache/files_with.h"
 #include "io/file_io.h"
 #include "io/local.h"
 #include "support/run_program.h"
@@ -29,15 +30,7 @@ class HypPurge : public testing::Test {
     EXPECT_EQ(result.status, 0) << result.err;
     return result.out;
   }
-  // Files of the cache that have `text` as it is.
-  std::vector<std::string> files_with(const std::string& text) const {
-    const auto io = make_local_file_io();
-    std::vector<std::string> paths;
-    for (const FileInfo& file : io->list(folder_ / ".hyp", /*recursive=*/true)) {
-      if (io->read(file.path).find(text) != std::string::npos) paths.push_back(file.path);
-    }
-    return paths;
-  }
+  std::vector<std::string> files_with(const std::string& text) const { return hyp::files_with(folder_ / ".hyp", text); }
 
   TempFolder folder_;
 };
