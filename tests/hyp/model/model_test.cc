@@ -2,7 +2,7 @@
 //
 //   FIRN_TEST_SEED=<n>         the first seed
 //   FIRN_MODEL_STEPS=<n>       steps a seed (1,000); FIRN_MODEL_KILL_STEPS (300) where children are killed
-//   FIRN_MODEL_SECONDS=<n>     after the kept seeds new ones are tried, by each test for about so long
+//   FIRN_MODEL_SECONDS=<n>     after the kept seeds new ones are tried, by all tests together for so long
 //   FIRN_MODEL_SHRINK_SECONDS=<n>  a failing run is made shorter for so long
 //   FIRN_MODEL_REPLAY=<file>   does the steps in the file, as a failure prints them
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <limits>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -34,7 +35,8 @@ int64_t env_number(const char* name, int64_t otherwise) {
 enum class Crashes : uint8_t { stops, power_cuts, kills };
 
 WorldOptions options_of(uint64_t seed, Crashes crashes) {
-  return {.seed = seed, .is_partitioned = seed % 2 == 1, .forks = crashes == Crashes::kills};
+  return {
+      .seed = seed, .is_partitioned = seed % 2 == 1, .has_legacy = seed % 2 == 0, .forks = crashes == Crashes::kills};
 }
 
 std::optional<std::string> replay(const WorldOptions& options, const std::vector<Step>& steps) {
@@ -63,16 +65,16 @@ struct Tally {
   std::map<std::string, std::pair<int64_t, int64_t>> us_by_action;  // count, time
 };
 
-// Up to `count` steps; the problem, if one is met.
-std::optional<std::string> drive(uint64_t seed, Crashes crashes, int64_t count, std::vector<Step>& steps,
-                                 Tally& tally) {
+// Up to `count` steps, fewer if it is late; the problem, if one is met.
+std::optional<std::string> drive(uint64_t seed, Crashes crashes, int64_t count, int64_t end_us,
+                                 std::vector<Step>& steps, Tally& tally) {
   WorldOptions options = options_of(seed, crashes);
   options.use = &tally.use;
   Generator generator(seed, crashes == Crashes::power_cuts, tally.use);
   const int64_t begin_us = cpu_us();
   try {
     World world(options);
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < count && steady_us() < end_us; ++i) {
       steps.push_back(generator.next());
       const int64_t step_us = cpu_us();
       world.run(steps.back());
@@ -81,7 +83,7 @@ std::optional<std::string> drive(uint64_t seed, Crashes crashes, int64_t count, 
       us += cpu_us() - step_us;
     }
     world.check_all();
-    tally.steps += count;
+    tally.steps += static_cast<int64_t>(steps.size());
     tally.crashes += world.crashes();
     tally.us += cpu_us() - begin_us;
     return std::nullopt;
@@ -108,9 +110,9 @@ void print(const Tally& tally) {
   }
 }
 
-bool run_seed(uint64_t seed, Crashes crashes, int64_t count, Tally& tally) {
+bool run_seed(uint64_t seed, Crashes crashes, int64_t count, int64_t end_us, Tally& tally) {
   std::vector<Step> steps;
-  const auto problem = drive(seed, crashes, count, steps, tally);
+  const auto problem = drive(seed, crashes, count, end_us, steps, tally);
   if (!problem) return true;
   std::cout << fmt::format("seed {}: at step {} ({}): {}\n", seed, steps.size() - 1, to_text(steps.back()), *problem)
             << std::flush;
@@ -128,29 +130,32 @@ bool run_seed(uint64_t seed, Crashes crashes, int64_t count, Tally& tally) {
   return false;
 }
 
-void run_seeds(Crashes crashes, const std::vector<uint64_t>& kept, int64_t steps) {
+// `share`: of the time for new seeds, in percent.
+void run_seeds(Crashes crashes, const std::vector<uint64_t>& kept, int64_t steps, int64_t share) {
   spdlog::set_level(spdlog::level::off);
   Tally tally;
   for (const uint64_t seed : kept) {
-    if (!run_seed(seed, crashes, steps, tally)) return;
+    if (!run_seed(seed, crashes, steps, std::numeric_limits<int64_t>::max(), tally)) return;
   }
-  const int64_t end_us = steady_us() + env_number("FIRN_MODEL_SECONDS", 0) * 1'000'000;
+  const int64_t end_us = steady_us() + env_number("FIRN_MODEL_SECONDS", 0) * 10'000 * share;
   for (uint64_t seed = test_seed(); steady_us() < end_us; ++seed) {
-    if (!run_seed(seed, crashes, steps, tally)) return;
+    if (!run_seed(seed, crashes, steps, end_us, tally)) return;
   }
   print(tally);
 }
 
 TEST(CacheModel, HoldsWhereverTheProgramStops) {
-  run_seeds(Crashes::stops, {1, 2}, env_number("FIRN_MODEL_STEPS", 1000));
+  run_seeds(Crashes::stops, {1, 2}, env_number("FIRN_MODEL_STEPS", 1000), 40);
 }
 
 TEST(CacheModel, HoldsThroughPowerCuts) {
   unsynced::enable();
-  run_seeds(Crashes::power_cuts, {3, 4}, env_number("FIRN_MODEL_STEPS", 1000));
+  run_seeds(Crashes::power_cuts, {3, 4}, env_number("FIRN_MODEL_STEPS", 1000), 40);
 }
 
-TEST(CacheModel, HoldsThroughRealKills) { run_seeds(Crashes::kills, {5}, env_number("FIRN_MODEL_KILL_STEPS", 300)); }
+TEST(CacheModel, HoldsThroughRealKills) {
+  run_seeds(Crashes::kills, {5}, env_number("FIRN_MODEL_KILL_STEPS", 300), 20);
+}
 
 TEST(CacheModelReplay, DoesTheStepsOfAFile) {
   const char* path = std::getenv("FIRN_MODEL_REPLAY");

@@ -19,6 +19,21 @@ constexpr Choice kChoices[] = {
     {"query", 2, false},        {"expire_archive", 6, true},
 };
 constexpr int64_t kDeclaredMax = 5;
+// Where processes take turns at flushes each turn is an open of its own, and a unit has rows of one open.
+constexpr int64_t kStepsOfOneProcess = 40;
+
+const std::vector<Gap>& gaps() {
+  static const std::vector<Gap> gaps = {
+      {"compact",
+       {"compaction.linked", "compaction.written"},
+       {"ingest", "flush", "flush", "flush", "retain", "sink", "sweep", "clock"}},
+      {"sink",
+       {"sink.before-intent", "sink.object-written", "sink.claimed", "sink.files-written", "sink.committed",
+        "sink.before-watermark", "sink.watermark-moved"},
+       {"ingest", "flush", "flush", "retain", "compact", "sweep", "purge", "maintain", "sink", "clock"}},
+  };
+  return gaps;
+}
 
 }  // namespace
 
@@ -38,6 +53,23 @@ void Generator::add_crash(Step& step, const std::string& action) {
   step.crashes.push_back({point->first, pass, power_ && one_in(2)});
 }
 
+// What others do while the step is at a point that earlier ones passed.
+void Generator::add_meanwhile(Step& step, const Gap& gap) {
+  const auto passes = use_.passes.find(gap.action);
+  if (passes == use_.passes.end()) return;
+  const std::string& point = gap.points[static_cast<size_t>(below(static_cast<int64_t>(gap.points.size())))];
+  const auto found = passes->second.find(point);
+  if (found == passes->second.end()) return;
+  Meanwhile other;
+  other.point = point;
+  other.pass = one_in(2) ? 1 : 1 + below(found->second);
+  other.step.action = gap.others[static_cast<size_t>(below(static_cast<int64_t>(gap.others.size())))];
+  add_arguments(other.step);
+  const bool is_same = other.step.with.contains("partition") && step.with.contains("partition") && !one_in(3);
+  if (is_same) other.step.with["partition"] = step.with["partition"];
+  step.meanwhile.push_back(std::move(other));
+}
+
 Step Generator::next() {
   int64_t sum = 0;
   for (const Choice& choice : kChoices) sum += choice.weight;
@@ -47,16 +79,32 @@ Step Generator::next() {
 
   Step step;
   step.action = choice->action;
+  add_arguments(step);
+  for (const Gap& gap : gaps()) {
+    if (step.action != gap.action || !one_in(3)) continue;
+    do {
+      add_meanwhile(step, gap);
+    } while (step.meanwhile.size() < 3 && one_in(2));
+  }
+  if (choice->is_durable && one_in(5)) {
+    add_crash(step, step.action);
+    while (!step.crashes.empty() && step.crashes.size() < 4 && one_in(6)) add_crash(step, "start");
+  }
+  return step;
+}
+
+void Generator::add_arguments(Step& step) {
   const auto set = [&](const char* name, int64_t value) {
     if (value != 0) step.with[name] = value;
   };
   const std::string& action = step.action;
   if (action == "clock") {
     set("minutes", one_in(10) ? below(3 * 24 * 60) : below(8 * 60));
-    return step;
+    return;
   }
-  if (action == "new_column") return step;
-  set("process", below(kProcesses));
+  if (action == "new_column") return;
+  if (one_in(kStepsOfOneProcess)) process_ = below(kProcesses);
+  set("process", one_in(20) ? below(kProcesses) : process_);
   if (action == "ingest" || action == "backfill") {
     set("dataset", below(kDatasets));
     set("source", below(2));
@@ -99,11 +147,6 @@ Step Generator::next() {
     ++declared_;
     set("declare", 1);
   }
-  if (choice->is_durable && one_in(5)) {
-    add_crash(step, action);
-    while (!step.crashes.empty() && step.crashes.size() < 4 && one_in(6)) add_crash(step, "start");
-  }
-  return step;
 }
 
 }  // namespace firn::hyp::model

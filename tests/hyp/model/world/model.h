@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -37,22 +38,31 @@ struct Row {
   bool is_live = true;
 };
 
+// Below every number: those of rows that another program wrote are at or below 0 (P9.3).
+constexpr int64_t kBeforeAll = std::numeric_limits<int64_t>::min();
+
 struct Partition {
-  std::vector<Row> log;  // by seq; dead rows before the first live one of long ago are left out
+  std::deque<Row> log;  // by seq
 
   int64_t last_seq = 0;
-  std::vector<const Row*> live(int64_t since = 0) const;
+  std::vector<const Row*> live(int64_t since = kBeforeAll) const;
 };
 
 // How far a sink is in a partition.
 struct Export {
-  int64_t until = 0;                                   // the destination has every row at or below it
+  int64_t until = kBeforeAll;                          // the destination has every row at or below it
   std::optional<int64_t> watermark;                    // as the sink's file says, which may lag
   std::optional<std::pair<int64_t, int64_t>> pending;  // (since, until] of its intent
   std::vector<std::string> contents;                   // delivered, in order
   // Where the reading of the destination goes on.
   std::string last_open;
   size_t units = 0;
+  // Of a unit whose rows were read before others took some of them: what it has if it arrives so.
+  struct UnderWay {
+    int64_t until = 0;
+    std::vector<std::string> contents;
+  };
+  std::optional<UnderWay> under_way;
 };
 
 // A line that is in a spool and in no table yet.
@@ -73,6 +83,7 @@ struct Rejects {
 
 struct Model {
   std::map<PartitionId, Partition> partitions;
+  std::set<int64_t> numbers;                          // that a row ever had
   std::map<std::string, std::deque<Spooled>> spools;  // by spool id
   std::array<Rejects, kDatasets> rejects;
   std::array<KnownColumns, kDatasets> known;

@@ -51,9 +51,11 @@ class Shrinker {
         leave_out([&](const Step& step) { return step.arg(name) == value; });
       }
     }
-    std::vector<Step> alive = steps_;
+    std::vector<Step> alive = steps_, alone = steps_;
     for (size_t i = 0; i + 1 < alive.size(); ++i) alive[i].crashes.clear();
     if (!is_late()) take_if_failing(std::move(alive));
+    for (size_t i = 0; i + 1 < alone.size(); ++i) alone[i].meanwhile.clear();
+    if (!is_late()) take_if_failing(std::move(alone));
   }
 
   bool leave_out_ranges() {
@@ -77,6 +79,11 @@ class Shrinker {
       if (!steps_[i].crashes.empty()) {
         std::vector<Step> simpler = steps_;
         simpler[i].crashes.pop_back();
+        is_smaller = take_if_failing(std::move(simpler)) || is_smaller;
+      }
+      if (!steps_[i].meanwhile.empty()) {
+        std::vector<Step> simpler = steps_;
+        simpler[i].meanwhile.pop_back();
         is_smaller = take_if_failing(std::move(simpler)) || is_smaller;
       }
       for (const char* count : {"rows", "minutes"}) {

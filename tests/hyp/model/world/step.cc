@@ -17,25 +17,43 @@ int64_t parse_number(const std::string& text, const std::string& line) {
   return number;
 }
 
-CrashAt parse_crash(std::istringstream& words, const std::string& line) {
-  std::string how, point, pass;
-  words >> how >> point >> pass;
-  if (how != "kill" && how != "cut") fail(ErrorKind::invalid_argument, "\"{}\" is neither kill nor cut: {}", how, line);
-  return {point, parse_number(pass, line), how == "cut"};
+// A point and its pass.
+std::pair<std::string, int64_t> parse_place(std::istringstream& words, const std::string& line) {
+  std::string point, pass;
+  words >> point >> pass;
+  return {point, parse_number(pass, line)};
+}
+
+// A word of an action: its name, or an argument.
+void parse_word(Step& step, const std::string& word, const std::string& line) {
+  if (step.action.empty()) {
+    step.action = word;
+    return;
+  }
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos) fail(ErrorKind::invalid_argument, "\"{}\" has no value: {}", word, line);
+  step.with[word.substr(0, equals)] = parse_number(word.substr(equals + 1), line);
 }
 
 Step parse_step(const std::string& line) {
   Step step;
+  Step* told = &step;  // whose words come
   std::istringstream words(line);
-  words >> step.action;
   for (std::string word; words >> word;) {
-    if (word == "|") {
-      step.crashes.push_back(parse_crash(words, line));
+    if (word != "|") {
+      parse_word(*told, word, line);
       continue;
     }
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos) fail(ErrorKind::invalid_argument, "\"{}\" has no value: {}", word, line);
-    step.with[word.substr(0, equals)] = parse_number(word.substr(equals + 1), line);
+    words >> word;
+    if (word != "kill" && word != "cut" && word != "at") {
+      fail(ErrorKind::invalid_argument, "\"{}\" is neither kill, cut nor at: {}", word, line);
+    }
+    const auto [point, pass] = parse_place(words, line);
+    if (word == "at") {
+      told = &step.meanwhile.emplace_back(Meanwhile{point, pass, {}}).step;
+    } else {
+      step.crashes.push_back({point, pass, word == "cut"});
+    }
   }
   return step;
 }
@@ -45,6 +63,9 @@ Step parse_step(const std::string& line) {
 std::string to_text(const Step& step) {
   std::string text = step.action;
   for (const auto& [name, value] : step.with) text += fmt::format(" {}={}", name, value);
+  for (const Meanwhile& other : step.meanwhile) {
+    text += fmt::format(" | at {} {} {}", other.point, other.pass, to_text(other.step));
+  }
   for (const CrashAt& crash : step.crashes) {
     text += fmt::format(" | {} {} {}", crash.power ? "cut" : "kill", crash.point, crash.pass);
   }

@@ -12,6 +12,7 @@
 #include "base/arrow_status.h"
 #include "base/fault_point.h"
 #include "base/test_world.h"
+#include "hyp/cache/legacy_table.h"
 #include "hyp/capture/ingest.h"
 #include "hyp/query/query.h"
 #include "iceberg/scan/row_json.h"
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 // 2100-06-01: files are younger than that, whose times are the kernel's.
 constexpr int64_t kFirstMs = 4'115'491'200'000;
 constexpr int64_t kStepMs = 1'000;
+constexpr int64_t kExtraColumnsMax = 12;  // each costs every later file something
 constexpr int kKilled = 137;
 
 SinkConfig make_sink(const std::string& name, SinkKind kind, const std::string& path, int64_t unit_rows_max) {
@@ -112,7 +114,7 @@ World::World(const WorldOptions& options) : options_(options), clock_ms_(kFirstM
   config_.state_dir = folder_ / "state";
   config_.compaction.target_file_bytes = 64 << 10;
   config_.compaction.files_min = 6;
-  config_.sinks = {make_sink("lines", SinkKind::blob, folder_ / "lines", 7),
+  config_.sinks = {make_sink("lines", SinkKind::blob, folder_ / "lines", 20),
                    make_sink("objects", SinkKind::blob, folder_ / "objects", 1000),
                    make_sink("archive", SinkKind::iceberg, folder_ / "archive", 50)};
   config_.sinks[0].format = BlobFormat::jsonl;
@@ -123,6 +125,7 @@ World::World(const WorldOptions& options) : options_(options), clock_ms_(kFirstM
     const auto dataset = static_cast<Dataset>(i);
     config_.datasets[name_of(dataset)] = config_of(dataset, declared_, options.is_partitioned);
   }
+  if (options.has_legacy) make_legacy_rows();
   start();
 }
 
@@ -142,6 +145,10 @@ void World::run(const Step& step) {
   set_clock_ms(clock_ms_);
   crashes_of_step_ = 0;
   passes_.clear();
+  do_step(step);
+}
+
+void World::do_step(const Step& step) {
   static const std::map<std::string, void (World::*)(const Step&)> actions = {
       {"ingest", &World::ingest},
       {"backfill", &World::backfill},
@@ -164,7 +171,7 @@ void World::run(const Step& step) {
     clock_ms_ += step.arg("minutes") * kMinuteMs;
     set_clock_ms(clock_ms_);
   } else if (step.action == "new_column") {
-    ++extra_columns_;
+    extra_columns_ = std::min(extra_columns_ + 1, kExtraColumnsMax);
   } else if (const auto found = actions.find(step.action); found != actions.end()) {
     (this->*found->second)(step);
   } else {
@@ -198,19 +205,31 @@ bool World::stops(const Step& step, const std::string& action, const Work& work)
     return true;
   }
   std::mutex mutex;
-  set_fault_handler([&](const char* name) {
-    const std::lock_guard lock(mutex);
-    const int64_t pass = ++passes_[name];
+  const auto before = std::exchange(watch_, [&](const char* name) {
+    int64_t pass = 0;
+    {
+      const std::lock_guard lock(mutex);
+      pass = ++passes_[name];
+    }
+    for (const Meanwhile& other : step.meanwhile) {
+      if (crashes_of_step_ == 0 && pass == other.pass && other.point == name) do_meanwhile(other);
+    }
     if (next != nullptr && pass == next->pass && next->point == name) stop_program();
   });
+  const auto end_watch = [&] {
+    watch_ = before;
+    set_fault_handler(watch_);
+  };
+  set_fault_handler(watch_);
   try {
     work();
   } catch (const Stopped&) {  // it died
-  } catch (...) {             // passes on; the handler looks at what is about to go
-    set_fault_handler(nullptr);
+  } catch (...) {             // passes on; what watches looks at what is about to go
+    end_watch();
     throw;
   }
-  set_fault_handler(nullptr);
+  end_watch();
+  if (!meanwhile_problem_.empty()) differ("{}", meanwhile_problem_);
   if (options_.use != nullptr) {
     for (const auto& [name, count] : passes_) {
       int64_t& most = options_.use->passes[action][name];
@@ -221,12 +240,28 @@ bool World::stops(const Step& step, const std::string& action, const Work& work)
   return is_program_stopped();
 }
 
+// Another process at work while the step's is at a point where it holds no lock that the other waits for.
+void World::do_meanwhile(const Meanwhile& other) {
+  if (std::exchange(is_meanwhile_, true)) return;
+  std::map<std::string, int64_t> passes;
+  passes.swap(passes_);
+  try {
+    if (running_sink_ != nullptr) note_units_under_way();
+    do_step(other.step);
+  } catch (const std::exception& e) {
+    meanwhile_problem_ = fmt::format("at {} {} by another: {}", other.point, to_text(other.step), e.what());
+  }
+  passes.swap(passes_);
+  is_meanwhile_ = false;
+}
+
 bool World::survives(const Step& step, const Work& work) {
   if (!stops(step, step.action, work)) return true;
   do {
     die(step.crashes[crashes_of_step_++].power);
     passes_.clear();
   } while (stops(step, "start", [&] { start(); }));
+  check_sequence_file();
   // What was seen set aside may be gone with the power.
   for (int i = 0; i < kDatasets; ++i) look_at_rejects(static_cast<Dataset>(i));
   return false;
@@ -262,6 +297,35 @@ void World::restart_step(const Step& step) {
     config_.datasets["typed"] = config_of(Dataset::typed, declared_, options_.is_partitioned);
   }
   survives(step, [&] { start(); });
+}
+
+// A partition as another program left it: no hidden columns, and rows without numbers. They get theirs in the order in
+// which they came, up to 0 (P9.3).
+void World::make_legacy_rows() {
+  constexpr size_t kAppends = 2, kRowsEach = 6;
+  const PartitionId id{name_of(Dataset::events), "a"};
+  using iceberg::TypeId;
+  const Cache cache(config_);
+  make_legacy_table(
+      cache, id,
+      iceberg::Schema({optional_field(1, "id", TypeId::long_), optional_field(2, "k", TypeId::long_),
+                       optional_field(3, "s", TypeId::string), optional_field(4, "at", TypeId::timestamptz)}));
+  KnownColumns& known = model_.known_of(Dataset::events);
+  known.columns = {"id", "k", "s", "at"};
+  Partition& partition = model_.partitions[id];
+  for (size_t i = 0; i < kAppends; ++i) {
+    std::vector<std::string> texts;
+    while (texts.size() < kRowsEach) {
+      const Line line =
+          make_lines(Dataset::events, options_.seed * 100 + ++num_frames_, 1, clock_ms_, known, unique_)[0];
+      if (!is_taken(Dataset::events, line, known) || line.find("u") != nullptr) continue;
+      texts.push_back(line.text);
+      const auto seq = static_cast<int64_t>(partition.log.size() + 1) - static_cast<int64_t>(kAppends * kRowsEach);
+      partition.log.push_back(to_row({line, id, clock_ms_}, seq));
+      model_.numbers.insert(seq);
+    }
+    append_as_other(cache, id, texts);
+  }
 }
 
 // --- capture ---
@@ -366,6 +430,8 @@ bool World::flush_spool(const Step& step, Process& process) {
 }
 
 void World::note_row(Partition& partition, const Spooled& spooled, int64_t seq) {
+  if (!model_.numbers.insert(seq).second)
+    differ("{}: number {} is another row's", spooled.partition.logical_path(), seq);
   partition.log.push_back(to_row(spooled, seq));
   partition.last_seq = seq;
   for (const Value& value : spooled.line.values) {
@@ -402,6 +468,7 @@ void World::note_flushed(const std::string& spool_id, const FlushReport& report)
     expect_equal(id.logical_path() + " after the flush", contents, expected);
     for (size_t i = 0; i < lines.size(); ++i) note_row(partition, *lines[i], found[i].seq);
   }
+  check_sequence_file();
   for (int i = 0; i < kDatasets; ++i) {
     if (rejected[static_cast<size_t>(i)].empty()) continue;
     Rejects& rejects = model_.rejects[static_cast<size_t>(i)];
@@ -497,6 +564,17 @@ void World::find_flushed(const std::string& spool_id) {
   }
   std::erase_if(spooled, [](const Spooled& one) { return one.is_done; });
   if (spooled.empty()) model_.spools.erase(spool_id);
+  check_sequence_file();
+}
+
+// Numbers are the file's before they are rows' (P5.1).
+void World::check_sequence_file() const {
+  if (model_.numbers.empty()) return;
+  const auto file = read_sequence_file(config_.cache_root);
+  const int64_t next = file ? file->next_seq : 1;
+  if (const int64_t highest = *model_.numbers.rbegin(); highest >= next) {
+    differ("a row has the number {}, and the sequence file would give {} next", highest, next);
+  }
 }
 
 // --- looking ---
@@ -555,7 +633,7 @@ std::vector<std::string> numbered(const std::vector<const Row*>& rows) {
 }  // namespace
 
 void World::check_partition(const PartitionId& id) {
-  expect_equal(id.logical_path(), numbered(read_rows_of(id, 0)), numbered(model_.partitions[id].live()));
+  expect_equal(id.logical_path(), numbered(read_rows_of(id, kBeforeAll)), numbered(model_.partitions[id].live()));
 }
 
 void World::check_unordered(const PartitionId& id) {
@@ -599,7 +677,7 @@ void World::open_reader(const Step& step) {
   reader->partition = ids.front();
   const Partition& partition = model_.partitions[ids.front()];
   const int64_t since = partition.log.empty() || step.arg("whole") != 0
-                            ? 0
+                            ? kBeforeAll
                             : partition.log[static_cast<size_t>(step.arg("from")) % partition.log.size()].seq;
   for (const Row* row : partition.live(since)) {
     reader->expected.push_back(row->content);

@@ -29,6 +29,7 @@ struct PointUse {
 struct WorldOptions {
   uint64_t seed = 0;            // of ids and file names
   bool is_partitioned = false;  // events' cache tables, by day
+  bool has_legacy = false;      // a partition of events is of another program at first
   bool forks = false;           // who crashes is a child, really killed; kills alone
   PointUse* use = nullptr;      // filled, if it is there
 };
@@ -65,17 +66,21 @@ class World {
 
   Cache& cache(const Step& step) { return *processes_[static_cast<size_t>(step.arg("process"))].cache; }
   std::vector<PartitionId> partitions() const;
+  bool is_unread() const { return readers_.empty() && running_sink_ == nullptr && !is_compacting_; }
   // The partitions that the step is for: one that its argument chooses, or all.
   std::vector<PartitionId> partitions_of(const Step& step) const;
 
   // Does `work` until the step's next crash, if there is one. False: it crashed, and the program is up again.
   bool survives(const Step& step, const Work& work);
   bool stops(const Step& step, const std::string& action, const Work& work);
+  void do_step(const Step& step);
+  void do_meanwhile(const Meanwhile& other);
   void kill_child(const CrashAt& crash, const Work& work);
   void die(bool power);
   void start();
 
   void restart_step(const Step& step);
+  void make_legacy_rows();
 
   KnownColumns known_of(Dataset dataset) const;
   void ingest(const Step& step);
@@ -91,6 +96,7 @@ class World {
   void note_row(Partition& partition, const Spooled& spooled, int64_t seq);
   void note_flushed(const std::string& spool_id, const FlushReport& report);
   void find_flushed(const std::string& spool_id);
+  void check_sequence_file() const;
   std::vector<std::string> read_rejects(Dataset dataset, int64_t& end_bytes) const;
   void look_at_rejects(Dataset dataset);
 
@@ -101,6 +107,7 @@ class World {
   void read_archive(const SinkConfig& sink, const std::string& dataset);
   void take_unit(const SinkConfig& sink, const PartitionId& id, int64_t until, std::vector<std::string> rows,
                  bool is_ordered);
+  void note_units_under_way();
   void check_exports();
   void expire_archive(const Step& step);
 
@@ -137,7 +144,11 @@ class World {
   int64_t clock_ms_ = 0;
   int64_t extra_columns_ = 2, declared_ = 0;
   int64_t unique_ = 0, num_files_ = 0, num_frames_ = 0, num_batches_ = 0;
-  size_t crashes_of_step_ = 0;             // that have come
+  size_t crashes_of_step_ = 0;              // that have come
+  std::function<void(const char*)> watch_;  // what is called at each fault point
+  std::string meanwhile_problem_;           // of what others did; the program may take it for its own
+  const SinkConfig* running_sink_ = nullptr;
+  bool is_compacting_ = false, is_meanwhile_ = false;
   std::map<std::string, int64_t> passes_;  // of each fault point since the step or the restart began
   int64_t crashes_ = 0;
   std::map<std::string, int64_t> last_archived_;  // by dataset: the last snapshot looked at
