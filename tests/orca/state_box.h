@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,7 +27,20 @@ class StateBox {
       location_.sqlite_path = folder_ / "state.db";
     }
   }
-  ~StateBox() { set_clock_ms(std::nullopt); }
+  // What `original` has now, in a database of its own. No one may be connected to it.
+  StateBox(const StateBox& original) : is_copy_(true) {
+    if (original.is_postgres()) {
+      location_.postgres_url = postgres_server().copy_database(original.location_.postgres_url);
+    } else {
+      location_.sqlite_path = folder_ / "state.db";
+      std::filesystem::copy_file(original.location_.sqlite_path, location_.sqlite_path);
+    }
+  }
+  StateBox& operator=(const StateBox&) = delete;
+  ~StateBox() {
+    set_clock_ms(std::nullopt);
+    if (is_copy_ && is_postgres()) postgres_server().drop_database(location_.postgres_url);  // there are many
+  }
 
   const StateLocation& location() const { return location_; }
   bool is_postgres() const { return !location_.postgres_url.empty(); }
@@ -55,6 +69,7 @@ class StateBox {
   TempFolder folder_;
   StateLocation location_;
   int64_t passed_ms_ = 0;
+  bool is_copy_ = false;
 };
 
 // Tests of both: TEST_P(Suite, Name) with ORCA_ON_BOTH(Suite). Those on PostgreSQL are skipped where it is not

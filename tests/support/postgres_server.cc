@@ -20,6 +20,11 @@ namespace firn {
 namespace {
 
 const std::string kPrograms = "/usr/lib/postgresql/15/bin/";
+const std::string kUrlStart = "postgresql:///";
+
+std::string name_in(const std::string& url) {
+  return url.substr(kUrlStart.size(), url.find('?') - kUrlStart.size());
+}
 
 // Who the server runs as: it refuses to be root.
 passwd* server_user() {
@@ -91,11 +96,27 @@ void PostgresServer::stop() {
   pid_ = -1;
 }
 
-std::string PostgresServer::new_database() {
+std::string PostgresServer::new_database() { return create_database({}); }
+
+std::string PostgresServer::copy_database(const std::string& url) {
+  return create_database({"--template", name_in(url)});
+}
+
+void PostgresServer::drop_database(const std::string& url) noexcept {
+  try {
+    run_program({kPrograms + "dropdb", "--force", "-h", folder_.path(), "-U", "orca", name_in(url)});
+  } catch (const Error&) {  // it goes with the server
+  }
+}
+
+std::string PostgresServer::create_database(const std::vector<std::string>& options) {
   const std::string name = "test" + std::to_string(++databases_);
-  const ProgramResult made = run_program({kPrograms + "createdb", "-h", folder_.path(), "-U", "orca", name});
+  std::vector<std::string> argv = {kPrograms + "createdb", "-h", folder_.path(), "-U", "orca"};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.push_back(name);
+  const ProgramResult made = run_program(argv);
   if (made.status != 0) fail(ErrorKind::io, "createdb: {}", made.err);
-  return "postgresql:///" + name + "?user=orca&host=" + folder_.path();
+  return kUrlStart + name + "?user=orca&host=" + folder_.path();
 }
 
 PostgresServer& postgres_server() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -18,11 +19,15 @@ class PostgresServer {
   PostgresServer(const PostgresServer&) = delete;
   PostgresServer& operator=(const PostgresServer&) = delete;
 
-  std::string new_database();  // the URL of an empty one
+  std::string new_database();                          // the URL of an empty one
+  std::string copy_database(const std::string& url);   // of one to which no one is connected
+  void drop_database(const std::string& url) noexcept;  // best effort
   void stop();                 // at once, as a crash would
   void start();
 
  private:
+  std::string create_database(const std::vector<std::string>& options);
+
   TempFolder folder_;
   pid_t pid_ = -1;
   int databases_ = 0;

@@ -1,150 +1,17 @@
 // A pipeline's program as users run it: killed, stopped, run twice at once, resumed (protocols P14).
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <thread>
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/json.h"
 #include "orca/keys.h"
-#include "orca/state_box.h"
-#include "support/run_program.h"
+#include "orca/programs.h"
 
 namespace firn::orca {
 namespace {
 
-using Environment = std::map<std::string, std::string>;
-
-// The program while it runs.
-class Running {
- public:
-  Running(const std::vector<std::string>& words, const Environment& environment, const std::string& output) {
-    std::vector<std::string> argv = {ORCA_TEST_PROGRAM};
-    argv.insert(argv.end(), words.begin(), words.end());
-    pid_ = fork();
-    if (pid_ != 0) return;
-    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    dup2(out, 1);
-    dup2(out, 2);
-    std::vector<char*> pointers;
-    for (std::string& word : argv) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    execv(pointers[0], pointers.data());
-    _exit(127);
-  }
-  ~Running() {
-    if (pid_ < 0) return;
-    signal(SIGKILL);
-    wait();
-  }
-  void signal(int number) const { kill(pid_, number); }
-  int wait() {  // its exit status, or 128 + the signal
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-  pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_ = -1;
-};
-
-bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 6'000; ++i) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
-
-class Programs : public OnBothDatabases {
+class Programs : public ProgramTest {
  protected:
-  Environment environment(const Environment& more = {}) {
-    Environment all = box().environment();
-    all["TEST_EFFECTS"] = effects_path();
-    all["TEST_GATE"] = box().folder() / "gate";
-    all["FIRN_LOG"] = "error";
-    for (const auto& [name, value] : more) all[name] = value;
-    return all;
-  }
-  std::string effects_path() { return box().folder() / "effects"; }
-  void open_gate() { std::ofstream(box().folder() / "gate") << "open"; }
-
-  ProgramResult run(const std::vector<std::string>& words, const Environment& more = {}) {
-    std::vector<std::string> argv = {ORCA_TEST_PROGRAM};
-    argv.insert(argv.end(), words.begin(), words.end());
-    return run_program(argv, environment(more));
-  }
-  std::unique_ptr<Running> start(const std::vector<std::string>& words, const Environment& more = {}) {
-    return std::make_unique<Running>(words, environment(more), box().folder() / "output");
-  }
-  Json status(const std::string& number = "1") {
-    const ProgramResult result = run({"status", number, "--json"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    return Json::parse(result.out)["runs"][0];
-  }
-
-  struct Effect {
-    std::string what, step, key;
-    int64_t attempt = 0;
-    int64_t pid = 0;
-  };
-  std::vector<Effect> effects() {
-    std::vector<Effect> all;
-    std::ifstream file(effects_path());
-    for (std::string line; std::getline(file, line);) {
-      std::vector<std::string> words;
-      for (size_t at = 0; at <= line.size();) {
-        const size_t end = std::min(line.find(' ', at), line.size());
-        words.push_back(line.substr(at, end - at));
-        at = end + 1;
-      }
-      all.push_back({words.at(0), words.at(1), words.at(2), std::stoll(words.at(3)), std::stoll(words.at(4))});
-    }
-    return all;
-  }
-  bool has_begun(const std::string& step, const std::string& key, int64_t attempt) {
-    for (const Effect& effect : effects()) {
-      if (effect.what == "begin" && effect.step == step && effect.key == key && effect.attempt == attempt) return true;
-    }
-    return false;
-  }
-  // SIGSTOP where it holds no lock of the database: a stopped process keeps SQLite's for as long as it is stopped.
-  void stop_between_transactions(const Running& program) {
-    for (;;) {
-      program.signal(SIGSTOP);
-      waitpid(program.pid(), nullptr, WUNTRACED);
-      const auto database = box().open();
-      if (!box().is_postgres()) database->run("pragma busy_timeout = 0");
-      try {
-        database->begin();
-        database->rollback();
-        return;
-      } catch (const Error&) {
-        program.signal(SIGCONT);
-      }
-    }
-  }
-  // Each partition's attempts are numbered 1, 2, … in the order in which they began: no number was given twice.
-  void expect_no_attempt_ran_twice() {
-    std::map<std::pair<std::string, std::string>, std::vector<int64_t>> attempts;
-    for (const Effect& effect : effects()) {
-      if (effect.what == "begin") attempts[{effect.step, effect.key}].push_back(effect.attempt);
-    }
-    for (auto& [partition, numbers] : attempts) {
-      EXPECT_EQ(std::set(numbers.begin(), numbers.end()).size(), numbers.size())
-          << partition.first << " " << partition.second;
-    }
-  }
+  Programs() : ProgramTest(ORCA_TEST_STEPS) {}
   void expect_done(const Json& run, int64_t days) {
     EXPECT_EQ(run["status"], "done") << run.dump(2);
     int64_t total = 0;
@@ -156,7 +23,7 @@ class Programs : public OnBothDatabases {
 };
 ORCA_ON_BOTH(Programs);
 
-const std::vector<std::string> kRunThreeDays = {"run", "--from", "2013-01-01", "--to", "2013-01-03", "--parallel", "2"};
+const Words kRunThreeDays = {"run", "--from", "2013-01-01", "--to", "2013-01-03", "--parallel", "2"};
 
 TEST_P(Programs, ARunComesToItsEnd) {
   const ProgramResult result = run(kRunThreeDays);
@@ -199,25 +66,23 @@ TEST_P(Programs, KilledAtEveryPointARunIsResumedToTheSameResult) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   ASSERT_GT(points, 20);
-  // PostgreSQL: every other point, as a connection and a database take a while.
-  for (int point = 1; point <= points + 2; point += box().is_postgres() ? 5 : 2) {
+  // All of them in a long run; a connection and a database of PostgreSQL's take a while.
+  const int step = std::getenv("FIRN_LONG") != nullptr ? 1 : box().is_postgres() ? 7 : 3;
+  for (int point = 1; point <= points + 2; point += step) {
     SCOPED_TRACE("killed at point " + std::to_string(point));
     StateBox fresh(GetParam());
-    Environment env = environment(fresh.environment());
-    env["TEST_EFFECTS"] = fresh.folder() / "effects";
-    Environment killed = env;
-    killed["FIRN_FAULT_KILL_AT"] = std::to_string(point);
-    std::vector<std::string> argv = {ORCA_TEST_PROGRAM};
-    argv.insert(argv.end(), kRunThreeDays.begin(), kRunThreeDays.end());
-    const int ended = run_program(argv, killed).status;
+    const Environment env = environment(fresh.environment()) + Environment{{"TEST_EFFECTS", fresh.folder() / "effects"}};
+    const auto run_in = [&](const Words& words, const Environment& more = {}) {
+      return run_program(argv_of(words), env + more);
+    };
+    const int ended = run_in(kRunThreeDays, {{"FIRN_FAULT_KILL_AT", std::to_string(point)}}).status;
     ASSERT_TRUE(ended == 137 || ended == 0) << ended;  // threads do not pass the same number of points each time
-    ProgramResult result = run_program({ORCA_TEST_PROGRAM, "resume"}, env);
+    ProgramResult result = run_in({"resume"});
     if (result.err.find("no run that is open") != std::string::npos && ended == 137) {
       // Before the run was begun, or after it ended.
-      const ProgramResult seen = run_program({ORCA_TEST_PROGRAM, "status", "--json"}, env);
-      if (Json::parse(seen.out)["runs"].empty()) result = run_program(argv, env);
+      if (Json::parse(run_in({"status", "--json"}).out)["runs"].empty()) result = run_in(kRunThreeDays);
     }
-    const ProgramResult seen = run_program({ORCA_TEST_PROGRAM, "status", "1", "--json"}, env);
+    const ProgramResult seen = run_in({"status", "1", "--json"});
     ASSERT_EQ(seen.status, 0) << seen.err << result.err;
     expect_done(Json::parse(seen.out)["runs"][0], 3);
   }
@@ -243,14 +108,15 @@ TEST_P(Programs, AStepThatKillsItsRunnerIsTriedAgainByTheNext) {
 }
 
 TEST_P(Programs, AZombieIsFencedAndItsSuccessorsResultStands) {
-  const Environment lease = {{"ORCA_LEASE_SECONDS", "1"}, {"TEST_HOLD", "2013-01-02"}};
-  auto zombie = start(kRunThreeDays, lease);
+  const Environment held = {{"TEST_HOLD", "2013-01-02"}};
+  auto zombie = start(kRunThreeDays, held);
   ASSERT_TRUE(eventually([&] {
     return has_begun("check", "2013-01-01", 1) && has_begun("check", "2013-01-03", 1) &&
            has_begun("load", "2013-01-02", 1);
   }));
   stop_between_transactions(*zombie);
-  auto successor = start({"resume"}, lease);
+  pass_a_minute();
+  auto successor = start({"resume"}, held);
   ASSERT_TRUE(eventually([&] { return has_begun("load", "2013-01-02", 2); })) << "taken over once the lease ended";
   open_gate();
   EXPECT_EQ(successor->wait(), 0);
@@ -333,7 +199,7 @@ TEST_P(Programs, ABackfillTakesTheKeysThatAreNotDone) {
 }
 
 TEST_P(Programs, WrongUseIsToldBeforeARunBegins) {
-  const auto expect_refused = [&](const std::vector<std::string>& words, const std::string& why) {
+  const auto expect_refused = [&](const Words& words, const std::string& why) {
     const ProgramResult result = run(words);
     EXPECT_EQ(result.status, 2) << result.err << result.out;
     EXPECT_NE((result.err + result.out).find(why), std::string::npos) << result.err << result.out;

@@ -1,15 +1,9 @@
 // A pipeline whose steps do as the environment says, and write down what they do, for tests that kill and stop it.
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <thread>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "orca/commands.h"
 #include "orca/pipeline.h"
+#include "orca/program/told.h"
 
 using firn::orca::Ctx;
 using firn::orca::Day;
@@ -21,28 +15,6 @@ struct Loaded {
   int64_t rows = 0;
 };
 ORCA_FIELDS(Loaded, day, rows);
-
-std::string environment(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? "" : text;
-}
-
-// A line of TEST_EFFECTS: "<what> <step> <key> <attempt> <pid>".
-void tell(const char* what, const Ctx& ctx) {
-  const std::string line =
-      fmt::format("{} {} {} {} {}\n", what, ctx.id().step, ctx.id().partition, ctx.id().attempt, getpid());
-  const int file = open(environment("TEST_EFFECTS").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (write(file, line.data(), line.size()) < 0) std::abort();
-  close(file);
-}
-
-// Until the file is there. TEST_OBEY: a cancelled attempt gives up.
-void wait_for_gate(const Ctx& ctx) {
-  while (!std::filesystem::exists(environment("TEST_GATE"))) {
-    if (!environment("TEST_OBEY").empty()) ctx.throw_if_cancelled();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
 
 int64_t begin(Ctx& ctx) {
   tell("begin", ctx);

@@ -59,6 +59,35 @@ TEST_F(Commit, ItsSummarySaysWhoCommittedWhat) {
   EXPECT_EQ(summary(events_, second).at("orca.commit"), "2");
 }
 
+TEST_F(Commit, TheSummaryOfEachKindOfCommitSaysSo) {
+  names_.datasets.replaces = {"nyc.days"};
+  Table days = world_.make_table("nyc.days");
+  Attempt step = world_.attempt(names_);
+  const Properties made[] = {
+      summary(events_, append(step, events_, day_rows("d1", {1}))),
+      summary(events_, append_files(step, events_, written("d1", {2}))),
+      summary(events_, commit(step, events_, "append", {.added = written("d1", {3}).files, .removed = {}})),
+      summary(events_, replace_partitions(step, events_, day_rows("d1", {4}))),
+      summary(events_, replace_partition_files(step, events_, written("d1", {5}))),
+      summary(days, append(step, days, day_rows("d1", {6}))),
+      summary(days, append_files(step, days, write_files(days, day_rows("d1", {7})))),
+  };
+  const char* commits[] = {"1", "2", "3", "4", "5", "1", "2"};
+  for (size_t i = 0; i < std::size(made); ++i) {
+    SCOPED_TRACE(i);
+    for (const auto& [key, value] : Properties{{"orca.pipeline", "nyc"},
+                                               {"orca.run", "run-a"},
+                                               {"orca.run-number", "1"},
+                                               {"orca.step", "load"},
+                                               {"orca.partition", ""},
+                                               {"orca.attempt", "1"},
+                                               {"orca.commit", commits[i]},
+                                               {"orca.code", "code-1"},
+                                               {"orca.reads", "{}"}})
+      EXPECT_THAT(made[i], Contains(Pair(key, value)));
+  }
+}
+
 TEST_F(Commit, ARetryFindsTheSnapshotAndCommitsNothing) {
   Attempt first = world_.attempt(names_);
   const int64_t one = append(first, events_, day_rows("d1", {1}));

@@ -1,6 +1,8 @@
 // Entries of written files: what is kept of them across processes (orca-tables.md, "DataFiles", "FileWriter").
 #include <cmath>
 
+#include <boost/pfr.hpp>
+
 #include "iceberg/manifest/expect_entry.h"
 #include "orca/tables/world.h"
 #include "orca/tasks/codec.h"
@@ -12,6 +14,7 @@ namespace {
 using iceberg::DataFile;
 using ::testing::HasSubstr;
 
+static_assert(boost::pfr::tuple_size_v<DataFile> == 21, "a field more: full_entry() and expect_equal() lack it");
 // Every member has a value of its own.
 DataFile full_entry() {
   DataFile file;
@@ -209,6 +212,31 @@ TEST(FileWriter, HoldsTheSchemaOfItsMakingAndItsEntriesAreCommittedAllTheSame) {
   writer.put(day_rows("d1", {2}).front());
   append_files(step, events, writer.finish());
   EXPECT_EQ(rows(events), (Lines{R"({"id":1,"day":"d1","note":null})", R"({"id":2,"day":"d1","note":null})"}));
+}
+
+TEST(FileWriter, HoldsTheSpecOrderAndPropertiesOfItsMaking) {
+  World world;
+  Table events = world.make_table();
+  const auto write = [](FileWriter& writer) {
+    writer.put(day_rows("d1", {2, 1}).front());
+    return writer.finish();
+  };
+  FileWriter early(events);
+  iceberg::commit_metadata(*events.operations(), [](iceberg::TableMetadata& next) {
+    return iceberg::update_spec(next, {.remove = {"day"}, .rename = {}, .add = {}}) &&
+           iceberg::set_sort_order(next, {{.column = "id"}}) &&
+           iceberg::update_properties(next, {{"write.data.path", "mem://w/elsewhere"}}, {});
+  });
+  events.refresh();
+  FileWriter late(events);
+  const iceberg::DataFile held = write(early).files.at(0), now = write(late).files.at(0);
+  EXPECT_EQ(held.partition.size(), 1u);  // by day
+  EXPECT_EQ(now.partition.size(), 0u);
+  EXPECT_NE(held.partition_spec_id, now.partition_spec_id);
+  EXPECT_EQ(held.sort_order_id.value_or(0), 0);
+  EXPECT_EQ(now.sort_order_id, events.metadata().default_sort_order_id);
+  EXPECT_THAT(held.file_path, HasSubstr("mem://w/nyc/events/data/"));
+  EXPECT_THAT(now.file_path, HasSubstr("mem://w/elsewhere/"));
 }
 
 TEST(FileWriter, EntriesWhoseFieldIdsMeanOtherColumnsByNowAreRefused) {  // P2

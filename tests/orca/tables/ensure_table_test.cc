@@ -162,6 +162,22 @@ TEST_F(EnsureTable, DefaultsKeepAHundredMetadataFilesAndThirtyDays) {
   EXPECT_EQ(properties, table_defaults());
 }
 
+TEST_F(EnsureTable, MetadataFilesStopGrowingAtAHundredEarlierOnes) {
+  Table events = ensure({column(1, "id", kLong)});
+  const auto metadata_files = [&] {
+    size_t count = 0;
+    for (const std::string& path : world_.store->paths()) count += path.ends_with(".metadata.json");
+    return count;
+  };
+  for (int i = 1; i <= 110; ++i) {
+    append(step_, events, {});
+    if (i == 100) {
+      EXPECT_EQ(metadata_files(), 101u);
+    }
+  }
+  EXPECT_EQ(metadata_files(), 101u);  // the current one, and a hundred
+}
+
 TEST_F(EnsureTable, DefaultsAreAddedToATableThatLacksThem) {
   iceberg::create_filesystem_table(
       world_.store, iceberg::new_table_metadata("mem://w/nyc/events", event_schema(), {}, {},
