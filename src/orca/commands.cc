@@ -1,6 +1,7 @@
 // From words to a command.
 #include "orca/commands.h"
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -38,7 +39,13 @@ struct Parsed {
 };
 
 void add_run_number(CLI::App* command, int64_t& run, const std::string& what) {
-  command->add_option("RUN", run, what)->check(CLI::PositiveNumber);
+  command->add_option("RUN", run, what)->check([](const std::string& word) {
+    const bool is_number = !word.empty() && word.size() <= 18 &&
+                           std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
+    return is_number && word.find_first_not_of('0') != std::string::npos
+               ? std::string()
+               : "\"" + word + "\" is no run's number: status tells them";
+  });
 }
 
 void add_work_options(CLI::App* command, RunArguments& run) {
@@ -158,6 +165,13 @@ int dispatch(const Invocation& invocation, const CLI::App& app, std::vector<Pipe
   return command_cancel(invocation, p.look);
 }
 
+std::string commands_of(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  return names;
+}
+
 // A first word that is no command.
 void check_first_word(const Invocation& invocation, const CLI::App& app) {
   for (size_t i = 0; i < invocation.words.size(); ++i) {
@@ -165,12 +179,9 @@ void check_first_word(const Invocation& invocation, const CLI::App& app) {
     if (word == "--pipeline") {
       ++i;
     } else if (!word.starts_with('-')) {
-      std::string names;
-      for (const CLI::App* command : app.get_subcommands({})) {
-        if (command->get_name() == word) return;
-        names += (names.empty() ? "" : ", ") + command->get_name();
-      }
-      fail(ErrorKind::invalid_argument, "there is no command {}; there are {}", word, names);
+      const auto is_meant = [&](const CLI::App* command) { return command->get_name() == word; };
+      if (!app.get_subcommands(is_meant).empty()) return;
+      fail(ErrorKind::invalid_argument, "there is no command {}; there are {}", word, commands_of(app));
     }
   }
 }
@@ -184,8 +195,12 @@ int run_command(const Invocation& invocation, CLI::App& app, const Work& work) {
     app.parse(reversed);
     return work();
   } catch (const CLI::ParseError& e) {
-    const int status = app.exit(e, *invocation.out, *invocation.err);
-    return status == 0 ? 0 : kUsage;
+    if (e.get_exit_code() == 0) return app.exit(e, *invocation.out, *invocation.err);
+    const bool has_command = !app.get_subcommands().empty();
+    const std::string command = has_command ? " " + app.get_subcommands().front()->get_name() : "";
+    const std::string what = has_command ? e.what() : "which command? " + commands_of(app);
+    *invocation.err << invocation.program << ": " << what << "\nTry: " << invocation.program << command << " --help\n";
+    return kUsage;
   } catch (const Error& e) {
     *invocation.err << invocation.program << ": " << e.what() << "\n";
     return e.kind() == ErrorKind::invalid_argument ? kUsage : kFailed;

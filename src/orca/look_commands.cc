@@ -103,9 +103,10 @@ int command_expire(const Invocation& invocation, const ExpireArguments& argument
     } else if (!table.error.empty()) {
       *invocation.err << fmt::format("{}: {}: {}\n", invocation.program, table.dataset, table.error);
     } else {
-      *invocation.out << fmt::format("{}: {} {} snapshots, {} files, {} bytes{}\n", table.dataset,
-                                     arguments.dry_run ? "would expire" : "expired", table.snapshots, table.files,
-                                     table.bytes,
+      *invocation.out << fmt::format("{}: {} {} {}, {} {}, {} bytes{}\n", table.dataset,
+                                     arguments.dry_run ? "would expire" : "expired", table.snapshots,
+                                     table.snapshots == 1 ? "snapshot" : "snapshots", table.files,
+                                     table.files == 1 ? "file" : "files", table.bytes,
                                      table.pinned > 0 ? fmt::format("; {} more are held by runs", table.pinned) : "");
     }
   }

@@ -61,6 +61,11 @@ TEST_F(Orca, WhatIsNotThereIsSaid) {
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.err.find("there is no state of runs here"), std::string::npos) << none.err;
   EXPECT_EQ(run({"backfill"}).status, 2);
+  EXPECT_EQ(run({}).err, "orca: which command? status, cancel, expire\nTry: orca --help\n");
+  EXPECT_EQ(run({"cancel", "--pipeline", "one"}).err, "orca: RUN is required\nTry: orca cancel --help\n");
+  const ProgramResult no_number = run({"status", "one"});
+  EXPECT_EQ(no_number.status, 2);
+  EXPECT_EQ(no_number.err, "orca: RUN: \"one\" is no run's number: status tells them\nTry: orca status --help\n");
   const ProgramResult help = run({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_NE(help.out.find("expire"), std::string::npos);

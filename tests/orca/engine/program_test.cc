@@ -211,7 +211,7 @@ TEST_P(Programs, WrongUseIsToldBeforeARunBegins) {
   expect_refused({"run", "--key", "2013-01-01", "--key", "2013-01-01"}, "twice");
   expect_refused({"backfill"}, "--from");
   expect_refused({"walk"}, "walk");
-  expect_refused({}, "subcommand");
+  expect_refused({}, "which command?");
   EXPECT_FALSE(!box().is_postgres() && std::filesystem::exists(box().location().sqlite_path))
       << "no state was made for it";
 }
