@@ -132,6 +132,14 @@ void FileOwners::check_origins(const ManifestEntry& entry, const std::vector<Ori
     }
     if (!is_later(*origin.snapshot)) continue;
     const Snapshot* maker = maker_of(*origin.snapshot, base_);
+    if (maker->timestamp_ms < id_.run_started_ms) {
+      fail(ErrorKind::commit_conflict,
+           "{}: {} has rows that {} committed, by its number a later run than {} (number {}), and yet before that "
+           "began: "
+           "the state that numbers runs is not the one it was then. Nothing was committed; use that state (ORCA_STATE, "
+           "ORCA_DATABASE_URL) again, or, where it is lost, give the pipeline another name",
+           title_, entry.file.file_path, describe(*maker), id_.run, id_.run_number);
+    }
     fail(ErrorKind::commit_conflict,
          "{}: {} has rows that {} committed, which began after run {} (number {}): a run never removes a later run's "
          "rows. Nothing was committed; the later run's rows stand",

@@ -236,6 +236,20 @@ TEST_F(Replace, AnEarlierRunNeverRemovesALaterRunsFiles) {  // P14.1
   load(of(a_, "other"), "d2", {3});  // a partition of its own
 }
 
+// A lost state, or another folder's, numbers runs from 1 again.
+TEST_F(Replace, ARunWhoseNumberAnotherStateGaveIsToldSo) {
+  set_clock_ms(1'000);
+  load(b_, "d1", {1});
+  set_clock_ms(10'000);
+  world_.run_started_ms["run-a"] = 9'000;
+  EXPECT_REFUSED(load(a_, "d1", {2}), ErrorKind::commit_conflict, HasSubstr("run-b"), HasSubstr("ORCA_STATE"),
+                 HasSubstr("another name"));
+  EXPECT_EQ(ids(events_), Ids{1});
+  a_.pipeline = "nyc2";
+  load(a_, "d1", {2});
+  EXPECT_EQ(ids(events_), Ids{2});
+}
+
 TEST_F(Replace, RunsOfOtherPipelinesAreNeitherEarlierNorLater) {
   StepNames other = c_;
   other.pipeline = "sfo";
