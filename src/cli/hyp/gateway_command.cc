@@ -1,4 +1,5 @@
 // hyp gateway: who may send to the receiver.
+#include <filesystem>
 #include <ostream>
 
 #include "base/json.h"
@@ -25,6 +26,9 @@ void tell_token(const Invocation& invocation, const std::string& name, const std
 int command_gateway(const Config& config, const Invocation& invocation, const GatewayArguments& arguments) {
   using Action = GatewayArguments::Action;
   const std::string token_file = arguments.token_file.empty() ? "" : absolute_path(invocation, arguments.token_file);
+  if (const auto folder = std::filesystem::path(token_file).parent_path(); !std::filesystem::is_directory(folder)) {
+    if (!token_file.empty()) fail(ErrorKind::not_found, "there is no folder {} for the token file", folder.string());
+  }
   const auto tell = [&](const std::string& token) { tell_token(invocation, arguments.name, token, token_file); };
   switch (arguments.action) {
     case Action::add:

@@ -5,6 +5,8 @@
 #include "cli/hyp/command.h"
 #include "hyp/query/cut.h"
 #include "hyp/query/query.h"
+#include "hyp/sink/exported_rows.h"
+#include "hyp/sink/outbox.h"
 #include "hyp/type_text.h"
 
 namespace firn::hyp {
@@ -32,6 +34,25 @@ void print_counters(std::ostream& out, const char* origin, const iceberg::ReadCo
       format_count(counters.rows_decoded), format_count(counters.values_decoded), format_bytes(counters.bytes_read));
 }
 
+// An answer that lacks rows looks like any other.
+void warn_of_lost_exports(const Config& config, const std::string& sql, std::ostream& err) {
+  const std::string words = fold_name(sql);
+  std::set<std::string> told;
+  for (const SinkConfig& sink : config.sinks) {
+    if (!sink.queryable) continue;
+    for (const OutboxEntry& failed : list_outbox(config.state_dir, sink.name)) {
+      const bool has_lost = failed.error_kind == to_string(ErrorKind::destination_behind) ||
+                            failed.error_kind == to_string(ErrorKind::destination_forgot);
+      const std::string& dataset = failed.partition.dataset;
+      if (!has_lost || find_queryable_sink(config, dataset) != &sink) continue;
+      if (words.find(fold_name(dataset)) == std::string::npos || !told.insert(dataset).second) continue;
+      err << "hyp: warning: sink " << sink.name << " found at its last run that its destination lacks rows of "
+          << dataset << " that were shipped there: those that the cache no longer has are not in the answer; `hyp sink "
+          << "status " << sink.name << "` tells more\n";
+    }
+  }
+}
+
 }  // namespace
 
 int command_query(const Config& config, const Invocation& invocation, const QueryArguments& arguments) {
@@ -49,6 +70,7 @@ int command_query(const Config& config, const Invocation& invocation, const Quer
   const int64_t count = write_rows(*rows, invocation, arguments);
   if (!arguments.output.empty())
     *invocation.err << counted(count, "row", "rows") << " into " << arguments.output << "\n";
+  warn_of_lost_exports(config, arguments.sql, *invocation.err);
   if (arguments.stats) {
     const auto is_used = [](const iceberg::ReadCounters& of) { return of.files_planned + of.files_pruned > 0; };
     const bool has_exports = is_used(blob_counters) || is_used(archive_counters);

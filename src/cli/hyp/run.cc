@@ -73,13 +73,13 @@ void add_options(CLI::App& app, Parsed& p) {
   query->add_flag("--no-pruning", p.query.no_pruning, "Read every file, row group and page");
   query->add_flag("--stats", p.query.stats, "Print what was read and what was pruned");
 
-  auto* sink = app.add_subcommand("sink", "Sinks")->require_subcommand(1);
+  auto* sink = app.add_subcommand("sink", "Ship rows to sinks, see how far they are, move them")->require_subcommand(1);
   auto* sink_run = sink->add_subcommand("run", "Ship what is new, after a flush of what is spooled");
   auto* sink_status = sink->add_subcommand(
       "status", "How far each sink is: watermark, rows and time behind, what is announced, the last error");
   auto* sink_reset = sink->add_subcommand("reset", "Move a sink to another place of its partitions");
   for (CLI::App* one : {sink_run, sink_status}) one->add_option("--sink,SINK", p.sink.names, "Only these");
-  sink_reset->add_option("--sink", p.sink.names, "The sink")->required()->expected(1);
+  sink_reset->add_option("--sink,SINK", p.sink.names, "The sink")->required()->expected(1);
   for (CLI::App* one : {sink_run, sink_status, sink_reset}) {
     one->add_option("--partition", p.sink.partition, "Only this DATASET or DATASET/SOURCE");
     one->add_flag("--json", p.sink.json, "As JSON");
@@ -160,12 +160,32 @@ std::vector<std::string> with_help_spelled(std::vector<std::string> words) {
   return words;
 }
 
+// The command that the words name, as far as they were parsed: of "sink reset --to now" its reset.
+const CLI::App& innermost(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return *command;
+}
+
+std::string command_of(const CLI::App& app) {  // "hyp sink reset"
+  std::string words = app.get_name();
+  for (const CLI::App* command = &app; !command->get_subcommands().empty();) {
+    command = command->get_subcommands().front();
+    words += " " + command->get_name();
+  }
+  return words;
+}
+
+std::vector<std::string> subcommands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
 // Throws invalid_argument for a first word that is no command.
 void check_command(const CLI::App& app, const std::vector<std::string>& words) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
+  const std::vector<std::string> names = subcommands_of(app);
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--config") {
       ++i;  // its value
@@ -216,8 +236,8 @@ int run_hyp(const Invocation& invocation) {
   Parsed parsed;
   add_options(app, parsed);
   const std::vector<std::string> words = with_help_spelled(invocation.words);
-  const auto fail_usage = [&](const char* what) {
-    *invocation.err << "hyp: " << what << "\nTry: hyp --help\n";
+  const auto fail_usage = [&](const std::string& what) {
+    *invocation.err << "hyp: " << what << "\nTry: " << command_of(app) << " --help\n";
     return kUsage;
   };
   try {
@@ -229,8 +249,9 @@ int run_hyp(const Invocation& invocation) {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // the last one first, as CLI11 takes them
     return dispatch(app, parsed, invocation);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() != 0) return fail_usage(e.what());
-    return app.exit(e, *invocation.out, *invocation.err);
+    if (e.get_exit_code() == 0) return app.exit(e, *invocation.out, *invocation.err);
+    const std::vector<std::string> choices = subcommands_of(innermost(app));
+    return fail_usage(choices.empty() ? e.what() : fmt::format("which command? {}", fmt::join(choices, ", ")));
   } catch (const std::exception& e) {
     *invocation.err << "hyp: " << e.what() << "\n";
     return kFailed;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <ostream>
 
 #include "base/civil_time.h"
@@ -14,6 +15,12 @@
 namespace firn::hyp {
 namespace {
 
+std::string names_of(const std::vector<SinkConfig>& sinks) {
+  std::string names;
+  for (const SinkConfig& sink : sinks) names += (names.empty() ? "" : ", ") + sink.name;
+  return names.empty() ? "none" : names;
+}
+
 // `hint` ends the message where a sink is not there.
 std::vector<const SinkConfig*> chosen(const Config& config, const SinkArguments& arguments, const char* hint = "") {
   std::vector<const SinkConfig*> sinks;
@@ -21,7 +28,8 @@ std::vector<const SinkConfig*> chosen(const Config& config, const SinkArguments&
     const auto found = std::find_if(config.sinks.begin(), config.sinks.end(),
                                     [&](const SinkConfig& sink) { return sink.name == name; });
     if (found == config.sinks.end())
-      fail(ErrorKind::not_found, "there is no sink \"{}\" in the configuration {}{}", name, config.path, hint);
+      fail(ErrorKind::not_found, "there is no sink \"{}\" in the configuration {}{}; there are: {}", name, config.path,
+           hint, names_of(config.sinks));
     sinks.push_back(&*found);
   }
   if (arguments.names.empty()) {
@@ -99,12 +107,13 @@ Json to_json(const SinkRunReport& report) {
           {"partitions", partitions}};
 }
 
-void print_report(const SinkRunReport& report, int64_t micros, const Invocation& invocation) {
+// `is_interrupted`: what came out is not all that the run would have done.
+void print_report(const SinkRunReport& report, int64_t micros, bool is_interrupted, const Invocation& invocation) {
   std::ostream& out = *invocation.out;
   int64_t recognised = 0;
   for (const PartitionRun& run : report.partitions) recognised += run.recognised_units;
   if (report.units() == 0 && recognised == 0) {
-    out << report.sink << (report.failed() ? ": nothing was shipped\n" : ": nothing new\n");
+    out << report.sink << (report.failed() || is_interrupted ? ": nothing was shipped\n" : ": nothing new\n");
   } else {
     out << report.sink << ": shipped " << counted(report.rows(), "row", "rows") << " (" << format_bytes(report.bytes())
         << ") in " << counted(report.units(), "unit", "units") << ", " << format_duration_us(micros);
@@ -152,7 +161,7 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
       if (arguments.json) {
         all.push_back(to_json(report));
       } else {
-        print_report(report, steady_us() - started_us, invocation);
+        print_report(report, steady_us() - started_us, *invocation.cancelled, invocation);
       }
     }
     if (arguments.json) *invocation.out << all.dump(2) << "\n";
@@ -200,6 +209,12 @@ Json to_json(const std::string& sink, const SinkPartitionStatus& status) {
   return json;
 }
 
+// Whether a run of the sink, which may be waiting for its destination, has its lock.
+bool is_under_way(const Config& config, const SinkConfig& sink) {
+  const std::string lock = sink_lock_path(config.state_dir, sink.name);
+  return std::filesystem::exists(lock) && !FileLock::try_acquire(lock, FileLock::Mode::shared);
+}
+
 std::string describe_pending(const SinkPartitionStatus& status) {
   if (!status.pending) return "";
   const PendingUnit& unit = *status.pending;
@@ -233,9 +248,12 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
   for (const SinkConfig* sink : chosen(config, arguments)) {
     if (arguments.names.empty() && !ships_any_of(*sink, choice_of(arguments))) continue;
     warn_of_unknown_datasets(cache, *sink, invocation);
+    const bool is_running = is_under_way(config, *sink);
+    if (is_running) remarks.push_back(sink->name + ": a run is under way");
     for (const SinkPartitionStatus& status : sink_status(cache, *sink, choice_of(arguments))) {
       any_unreadable = any_unreadable || status.is_unreadable;
       all.push_back(to_json(sink->name, status));
+      all.back()["underWay"] = is_running;
       rows.push_back({sink->name, title(status.partition), status.watermark ? std::to_string(*status.watermark) : "-",
                       status.is_unreadable ? "?" : format_count(status.rows_behind),
                       status.oldest_behind_ms ? format_age_ms(now_ms() - *status.oldest_behind_ms) : "-",
@@ -362,6 +380,9 @@ int command_sink_reset(const Config& config, const Invocation& invocation, const
     options.partition = choice_of(arguments);
     options.dry_run = arguments.dry_run;
     options.cancelled = invocation.cancelled;
+    options.waiting = [&](const std::string& text) {
+      *invocation.err << "hyp: " << sink.name << ": " << text << std::endl;
+    };
     bool is_declined = false;
     if (!arguments.yes) {
       options.confirm = [&](const SinkReset& plan) {

@@ -199,6 +199,27 @@ std::vector<std::string> problems_of(const Cache& cache) {
   return problems;
 }
 
+// Sinks some of whose partitions failed in their last run, as `hyp sink status` tells.
+struct FailingSink {
+  std::string name;
+  int64_t partitions = 0;
+  int64_t since_ms = 0;
+};
+
+std::vector<FailingSink> failing_sinks(const Config& config) {
+  std::vector<FailingSink> failing;
+  for (const SinkConfig& sink : config.sinks) {
+    const std::vector<OutboxEntry> entries = list_outbox(config.state_dir, sink.name);
+    if (entries.empty()) continue;
+    FailingSink& one = failing.emplace_back();
+    one.name = sink.name;
+    one.partitions = static_cast<int64_t>(entries.size());
+    one.since_ms = entries.front().first_failure_ms;
+    for (const OutboxEntry& entry : entries) one.since_ms = std::min(one.since_ms, entry.first_failure_ms);
+  }
+  return failing;
+}
+
 // A stream on a descriptor that the caller owns.
 class DescriptorStream {
  public:
@@ -268,7 +289,12 @@ int command_status(const Config& config, const Invocation& invocation, bool json
   const std::map<std::string, int64_t> waiting = spooled_lines(cache);
   const std::map<std::string, Rejects> rejects = all_rejects(cache);
   const std::vector<std::string> problems = problems_of(cache);
+  const std::vector<FailingSink> failing = failing_sinks(config);
   if (json) {
+    Json failing_json = Json::array();
+    for (const FailingSink& one : failing)
+      failing_json.push_back(
+          {{"sink", one.name}, {"partitions", one.partitions}, {"since", format_timestamp_ms_utc(one.since_ms)}});
     Json partitions = Json::array(), sums = Json::array(), waiting_json = Json::object(), rejects_json = Json::object();
     for (const auto& [dataset, one] : rejects) rejects_json[dataset] = {{"lines", one.lines}, {"file", one.file}};
     for (const auto& [dataset, lines] : waiting) waiting_json[dataset] = lines;
@@ -284,14 +310,9 @@ int command_status(const Config& config, const Invocation& invocation, bool json
         partitions.push_back(std::move(entry));
       }
     }
-    *invocation.out << Json{{"cacheRoot", config.cache_root},
-                            {"configuration", config.path},
-                            {"owned", is_owned},
-                            {"spooledBytes", spooled},
-                            {"spooledLines", waiting_json},
-                            {"rejects", rejects_json},
-                            {"problems", problems},
-                            {"datasets", sums},
+    *invocation.out << Json{{"cacheRoot", config.cache_root}, {"configuration", config.path}, {"owned", is_owned},
+                            {"spooledBytes", spooled},        {"spooledLines", waiting_json}, {"rejects", rejects_json},
+                            {"problems", problems},           {"failingSinks", failing_json}, {"datasets", sums},
                             {"partitions", partitions}}
                            .dump(2)
                     << "\n";
@@ -311,6 +332,10 @@ int command_status(const Config& config, const Invocation& invocation, bool json
         << " in " << one.file << "\n";
   }
   for (const std::string& problem : problems) out << "problem        " << problem << "\n";
+  for (const FailingSink& one : failing) {
+    out << "failing        sink " << one.name << ": " << counted(one.partitions, "partition", "partitions")
+        << ", since " << format_timestamp_ms_utc(one.since_ms) << "; `hyp sink status " << one.name << "` tells why\n";
+  }
   std::vector<std::vector<std::string>> rows;
   for (const std::vector<PartitionStatus>& dataset : datasets) {
     for (const PartitionStatus& one : dataset) {

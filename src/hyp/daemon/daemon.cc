@@ -88,7 +88,8 @@ bool ship(Service& service, const SinkConfig& sink, SinkPass pass, const std::at
     if (report.rows() > 0)
       spdlog::info("sink {}: shipped {} rows in {} units", sink.name, report.rows(), report.units());
     for (const PartitionRun& run : report.partitions) {
-      if (!run.error.empty()) spdlog::error("sink {}: {}: {}", sink.name, run.partition.logical_path(), run.error);
+      if (run.error.empty()) continue;
+      spdlog::error("sink {}: {}/{}: {}", sink.name, run.partition.dataset, run.partition.source, run.error);
     }
   } catch (const std::exception& e) {  // the next tick tries again
     spdlog::error("sink {}: {}", sink.name, e.what());

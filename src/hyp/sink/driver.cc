@@ -1,7 +1,9 @@
 #include "hyp/sink/driver.h"
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include <arrow/array.h>
 
@@ -216,18 +218,29 @@ std::string sink_lock_path(const std::string& state_dir, const std::string& sink
   return join_path(sink_folder(state_dir, sink), "lock");
 }
 
-FileLock lock_sink(const std::string& state_dir, const std::string& sink) {
+std::optional<FileLock> lock_sink(const std::string& state_dir, const std::string& sink,
+                                  const std::atomic<bool>* cancelled,
+                                  const std::function<void(const std::string& text)>& waiting) {
+  constexpr auto kLook = std::chrono::milliseconds(20);  // less than the daemon's tick: it does not always come first
+  constexpr int kLooksUntilTold = 50;
   make_directories(sink_folder(state_dir, sink));
-  return FileLock::acquire(sink_lock_path(state_dir, sink), FileLock::Mode::exclusive);
+  const std::string path = sink_lock_path(state_dir, sink);
+  for (int looks = 1;; ++looks) {
+    if (cancelled != nullptr && *cancelled) return std::nullopt;
+    if (auto lock = FileLock::try_acquire(path, FileLock::Mode::exclusive)) return lock;
+    if (looks == kLooksUntilTold && waiting) waiting("another run of the sink is under way; waiting for its end");
+    std::this_thread::sleep_for(kLook);
+  }
 }
 
 SinkRunReport run_sink(Cache& cache, const SinkConfig& sink, const SinkRunOptions& options) {
   const std::unique_ptr<Destination> destination = make_destination(cache, sink, options.cancelled);
-  const FileLock lock = lock_sink(cache.config().state_dir, sink.name);
-  std::vector<PartitionId> partitions = sink_partitions(cache, sink, options.partition);
-  if (options.due_retries_only) partitions = due_of(cache, sink, options.partition, std::move(partitions));
   SinkRunReport report;
   report.sink = sink.name;
+  const auto lock = lock_sink(cache.config().state_dir, sink.name, options.cancelled, options.waiting);
+  if (!lock) return report;
+  std::vector<PartitionId> partitions = sink_partitions(cache, sink, options.partition);
+  if (options.due_retries_only) partitions = due_of(cache, sink, options.partition, std::move(partitions));
   report.partitions.resize(partitions.size());
   std::mutex telling;
   SinkRunOptions shared = options;

@@ -37,7 +37,7 @@ struct SinkRunOptions {
   const std::atomic<bool>* cancelled = nullptr;  // stops between units, and what the destination waits for
   // After each unit, one call at a time.
   std::function<void(const PartitionId&, int64_t rows)> progress;
-  std::function<void(const std::string& text)> waiting;  // before each wait: for what, and how long; one call at a time
+  std::function<void(const std::string& text)> waiting;  // of each wait: for what, and how long; one call at a time
   iceberg::ReadCounters* counters = nullptr;             // of what was read from the cache
 };
 
@@ -75,7 +75,11 @@ std::vector<PartitionId> sink_partitions(const Cache& cache, const SinkConfig& s
 
 // Of the lock that a run holds.
 std::string sink_lock_path(const std::string& state_dir, const std::string& sink);
-FileLock lock_sink(const std::string& state_dir, const std::string& sink);
+// Waits for whoever holds it, which may be a run that itself waits for minutes: after a second `waiting` is told so,
+// once. nullopt: cancelled first.
+std::optional<FileLock> lock_sink(const std::string& state_dir, const std::string& sink,
+                                  const std::atomic<bool>* cancelled = nullptr,
+                                  const std::function<void(const std::string& text)>& waiting = nullptr);
 
 struct SinkPartitionStatus {
   PartitionId partition;

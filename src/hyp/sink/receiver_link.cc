@@ -182,7 +182,9 @@ ReceiverReply ReceiverLink::exchange(const std::string& method, const std::strin
             "\"tokenFile\", or a variable as \"tokenEnv\"",
             url);
       if (is_token_renewed)
-        fail(ErrorKind::config, "{}: the receiver does not know {}: {}", url, token_origin(), message_of(reply.answer));
+        fail(ErrorKind::config,
+             "{}: the receiver does not know {}: {}. `hyp gateway rotate NAME` there makes a new one", url,
+             token_origin(), message_of(reply.answer));
       is_token_renewed = true;
       read_token();
       continue;

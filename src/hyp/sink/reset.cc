@@ -270,6 +270,11 @@ void guarded(PartitionReset& result, const std::function<void()>& work) {
   }
 }
 
+void fail_if_interrupted(const ResetOptions& options) {
+  if (options.cancelled != nullptr && *options.cancelled)
+    fail(ErrorKind::cancelled, "interrupted; nothing was changed");
+}
+
 // Quoted where a shell would not take it as it is.
 std::string shell_word(const std::string& word) {
   const auto is_plain = [](unsigned char c) { return std::isalnum(c) != 0 || (c != 0 && std::strchr("_./=-", c)); };
@@ -300,9 +305,11 @@ bool SinkReset::failed() const {
 
 SinkReset reset_sink(Cache& cache, const SinkConfig& sink, const ResetTarget& target, const ResetOptions& options) {
   const std::unique_ptr<Destination> destination = make_destination(cache, sink, options.cancelled);
+  if (options.waiting) destination->tell_waits(options.waiting);
   std::optional<SinkReset> confirmed;
   for (;;) {
-    std::optional<FileLock> lock = lock_sink(cache.config().state_dir, sink.name);
+    std::optional<FileLock> lock = lock_sink(cache.config().state_dir, sink.name, options.cancelled, options.waiting);
+    fail_if_interrupted(options);
     const std::vector<PartitionId> partitions = sink_partitions(cache, sink, options.partition);
     SinkReset reset;
     reset.sink = sink.name;
@@ -314,6 +321,7 @@ SinkReset reset_sink(Cache& cache, const SinkConfig& sink, const ResetTarget& ta
       resetters.push_back(std::make_unique<PartitionResetter>(cache, sink, *destination, target, one));
       guarded(one, [&] { resetters.back()->plan(); });
     }
+    fail_if_interrupted(options);
     if (options.dry_run) return reset;
     if (!options.confirm || (confirmed && confirmed->partitions == reset.partitions)) {
       for (size_t i = 0; i < partitions.size(); ++i) {

@@ -52,7 +52,8 @@ struct ResetOptions {
   bool dry_run = false;  // only say what it comes to
   // Asked with what it comes to, before anything is done; again if that changes meanwhile. Without it: yes.
   std::function<bool(const SinkReset&)> confirm;
-  const std::atomic<bool>* cancelled = nullptr;
+  const std::atomic<bool>* cancelled = nullptr;          // before anything is done: cancelled is thrown
+  std::function<void(const std::string& text)> waiting;  // of each wait: for what, and how long
 };
 
 // Across the opens of a partition: a row is at the destination iff its number is at or below the last of its open. So

@@ -160,6 +160,8 @@ TEST_F(HypServe, ATokenIsShownOnceAndAMistakeSaysWhatToDo) {
               AllOf(HasSubstr(folder_ / "token"), HasSubstr("tokenFile")));
   EXPECT_EQ(trimmed(make_local_file_io()->read(folder_ / "token")).size(), 43U);
   EXPECT_THAT(hyp({"gateway", "add", "edge-3", "--token-file", folder_ / "token"}).err, HasSubstr("already"));
+  EXPECT_THAT(hyp({"gateway", "add", "edge-3", "--token-file", folder_ / "tokns/edge-3"}).err,
+              HasSubstr("there is no folder"));
   EXPECT_EQ(hyp({"gateway", "remove", "edge-1", "--token-file", "x"}).status, 2);
   EXPECT_EQ(hyp({"gateway", "remove", "edge-1"}).status, 0);
   EXPECT_THAT(output_of({"gateway", "list"}), HasSubstr("there is no gateway"));

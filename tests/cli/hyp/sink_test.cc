@@ -1,7 +1,10 @@
 // `hyp sink` as a user runs it.
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -116,6 +119,78 @@ TEST_F(HypSink, ResetToTheDestinationGoesOnWhereARestoredOneIs) {
   EXPECT_THAT(output_of({"sink", "reset", "--sink", "archive", "--to", "destination", "--yes"}),
               HasSubstr("2 rows that the destination lost are sent again"));
   EXPECT_THAT(output_of({"sink", "run", "archive"}), HasSubstr("shipped 3 rows"));
+}
+
+TEST_F(HypSink, ASinkThatIsNotThereIsAnsweredWithThoseThatAre) {
+  EXPECT_THAT(hyp({"sink", "run", "archives"}).err, HasSubstr("there are: objects, archive"));
+}
+
+TEST_F(HypSink, WhatIsMissingIsAskedForWithTheHelpOfTheCommand) {
+  const ProgramResult no_command = hyp({"sink"});
+  EXPECT_EQ(no_command.status, 2);
+  EXPECT_EQ(no_command.err, "hyp: which command? run, status, reset\nTry: hyp sink --help\n");
+  const ProgramResult no_place = hyp({"sink", "reset", "objects", "--yes"});
+  EXPECT_EQ(no_place.status, 2);
+  EXPECT_EQ(no_place.err, "hyp: --to is required\nTry: hyp sink reset --help\n");
+}
+
+TEST_F(HypSink, StatusOfTheCacheNamesTheSinksThatFail) {
+  EXPECT_THAT(output_of({"status"}), Not(HasSubstr("failing")));
+  output_of({"sink", "run"});
+  std::filesystem::remove_all(folder_ / "archive");
+  EXPECT_EQ(hyp({"sink", "run"}).status, 1);
+  EXPECT_THAT(output_of({"status"}), AllOf(HasSubstr("failing        sink archive: 2 partitions, since "),
+                                           HasSubstr("`hyp sink status archive`"), Not(HasSubstr("sink objects"))));
+  const Json failing = Json::parse(output_of({"status", "--json"}))["failingSinks"];
+  ASSERT_EQ(failing.size(), 1U);
+  EXPECT_EQ(failing[0]["sink"], "archive");
+  EXPECT_EQ(failing[0]["partitions"], 2);
+}
+
+TEST_F(HypSink, AnAnswerWithoutRowsThatTheDestinationLostComesWithAWarning) {
+  replace_file(folder_ / "hyp.json",
+               R"({"sinks": [{"name": "objects", "type": "blob", "path": "objects", "queryable": true}]})");
+  output_of({"sink", "run"});
+  output_of({"purge", "events", "--where", "n < 3"});
+  const std::vector<std::string> count = {"query", "select count(*) as rows from events", "--format", "csv"};
+  EXPECT_EQ(output_of(count), "rows\n3\n");
+  EXPECT_EQ(hyp(count).err, "");
+  std::filesystem::remove_all(folder_ / "objects");
+  EXPECT_EQ(hyp({"sink", "run"}).status, 1);
+  const ProgramResult lacking = hyp(count);
+  EXPECT_EQ(lacking.out, "rows\n1\n");
+  EXPECT_THAT(lacking.err, AllOf(HasSubstr("sink objects"), HasSubstr("lacks rows of events")));
+  EXPECT_EQ(hyp({"query", "select 1"}).err, "") << "which has nothing to do with it";
+}
+
+// A run that waits for its destination may have the sink for minutes.
+TEST_F(HypSink, CommandsThatWaitForARunSaySoAndCanBeInterrupted) {
+  output_of({"sink", "run", "objects"});
+  output_of({"ingest", "hosts"}, "{\"n\":5}\n");
+  std::optional<FileLock> run = FileLock::acquire(folder_ / ".hyp/state/objects/lock", FileLock::Mode::exclusive);
+  EXPECT_THAT(output_of({"sink", "status", "objects"}), HasSubstr("objects: a run is under way"));
+  EXPECT_EQ(Json::parse(output_of({"sink", "status", "objects", "--json"}))[0]["underWay"], true);
+  const auto begin_waiting = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {FIRN_HYP_PROGRAM, "--config", folder_ / "hyp.json"});
+    const std::string log = folder_ / words.at(4);
+    auto waiting = std::make_unique<ChildProgram>(words, std::map<std::string, std::string>(), log);
+    const auto said = [&] { return make_local_file_io()->read_if_exists(log).value_or(""); };
+    while (said().find("objects: another run of the sink is under way; waiting for its end") == std::string::npos &&
+           waiting->is_running()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    waiting->signal(SIGINT);
+    return waiting;
+  };
+  const auto ship = begin_waiting({"sink", "run", "objects"});
+  EXPECT_TRUE(ship->read_until({"objects: nothing was shipped\n"})) << "that nothing is new would not be true";
+  EXPECT_EQ(ship->end(0), 1);
+  EXPECT_EQ(begin_waiting({"sink", "reset", "objects", "--to", "start", "--yes"})->end(0), 1);
+  EXPECT_THAT(make_local_file_io()->read(folder_ / "reset"), HasSubstr("interrupted; nothing was changed"));
+  run.reset();
+  EXPECT_THAT(output_of({"sink", "status", "objects"}), Not(HasSubstr("under way")));
+  EXPECT_THAT(output_of({"sink", "run", "objects"}), HasSubstr("shipped 1 row ("))
+      << "the reset that was interrupted did nothing";
 }
 
 // --- before a receiver ---
