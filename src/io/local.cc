@@ -7,11 +7,13 @@
 
 #include <cerrno>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "base/fault_point.h"
+#include "io/not_put.h"
 #include "io/temporary_file.h"
 #include "io/unsynced.h"
 
@@ -190,11 +192,16 @@ void replace_file(const std::string& path, std::string_view bytes) {
 bool link_new_file(const std::string& path, std::string_view bytes) {
   // Spares the write where the answer is clear; link(2) decides.
   if (struct stat info; ::lstat(path.c_str(), &info) == 0) return false;
-  TemporaryFile file(path);
-  file.write(bytes);
-  return file.link_to_path({.before_name = "io.put_if_absent.before_link",
-                            .before_temporary_unlink = "io.put_if_absent.before_temporary_unlink",
-                            .before_directory_sync = "io.put_if_absent.before_directory_sync"});
+  std::optional<TemporaryFile> file;
+  try {
+    file.emplace(path);
+    file->write(bytes);
+  } catch (const Error& e) {
+    throw NotPut(e);
+  }
+  return file->link_to_path({.before_name = "io.put_if_absent.before_link",
+                             .before_temporary_unlink = "io.put_if_absent.before_temporary_unlink",
+                             .before_directory_sync = "io.put_if_absent.before_directory_sync"});
 }
 
 void remove_file(const std::string& path) {

@@ -22,7 +22,8 @@ void sync_directory(const std::string& folder);  // throws not_found
 // Writes a temporary file beside `path`, syncs it, renames it over `path`, syncs the directory. A crash leaves the old
 // content or the new. Throws io; then the old content stands, or the new where only the directory's sync failed.
 void replace_file(const std::string& path, std::string_view bytes);
-// Synced temporary, link(2) to `path`, directory synced; false if `path` was taken.
+// Synced temporary, link(2) to `path`, directory synced; false if `path` was taken. Throws NotPut where the temporary
+// cannot be written.
 bool link_new_file(const std::string& path, std::string_view bytes);
 void remove_file(const std::string& path);                         // absent is fine; the directory is synced
 void remove_tree(const std::string& folder);                       // absent is fine; a crash leaves a part of it

@@ -11,6 +11,7 @@
 #include "iceberg/catalog/catalog.h"
 #include "iceberg/catalog/head.h"
 #include "iceberg/catalog/version_files.h"
+#include "io/not_put.h"
 
 namespace firn::iceberg {
 namespace {
@@ -215,6 +216,10 @@ class FilesystemTable final : public TableOperations {
       const bool is_put = !has_other_spelling(attempt) && folder_.io->put_if_absent(attempt.path, attempt.bytes);
       fault_point("commit.published");
       return is_put;
+    } catch (const NotPut& e) {
+      if (!may_have_put) throw;
+      spdlog::warn("table {}: version {} could not be put again: {}", folder_.location, attempt.version, e.what());
+      return std::nullopt;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::io && e.kind() != ErrorKind::busy && !may_have_put) throw;
       spdlog::warn("table {}: no answer to the put of version {}: {}", folder_.location, attempt.version, e.what());
@@ -340,6 +345,7 @@ LoadedTable create_filesystem_table(std::shared_ptr<FileIO> io, const TableMetad
 
   const std::string path = folder.version_path(1);
   const std::string bytes = serialize_table_metadata(metadata);
+  bool may_have_put = false;
   for (Backoff backoff(status_check_options(metadata));; backoff.wait()) {
     if (backoff.exhausted()) {
       fail(ErrorKind::commit_unknown, "table {}: no answer to its creation; look whether it is there", folder.location);
@@ -348,10 +354,13 @@ LoadedTable create_filesystem_table(std::shared_ptr<FileIO> io, const TableMetad
       fault_point("commit.create");
       folder.io->put_if_absent(path, bytes);
       fault_point("commit.created");
+    } catch (const NotPut&) {
+      if (!may_have_put) throw;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::io && e.kind() != ErrorKind::busy) throw;
       spdlog::warn("table {}: no answer to the put of version 1: {}", folder.location, e.what());
     }
+    may_have_put = true;
     try {
       // A put that found the name taken may have met an earlier arrival of itself: the bytes tell (the uuid is in
       // them).

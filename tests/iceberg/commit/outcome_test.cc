@@ -1,16 +1,23 @@
 // The commit loop over other writers and a store that lies (protocols P1.6, P1.7, P2, P3; case 12 of the public bug
 // reports).
+#include <sys/resource.h>
+
+#include <csignal>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/fault_point.h"
 #include "iceberg/tiny_table.h"
 #include "support/fake_store.h"
+#include "support/temp_folder.h"
 
 namespace firn::iceberg {
 namespace {
 
 using Strings = std::vector<std::string>;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kLocation = "mem://w/t";
 
@@ -126,6 +133,46 @@ TEST_F(Outcome, WithoutAnAnswerNothingIsDeletedAndALatePutIsFoundByItsId) {
   EXPECT_EQ(num_snapshots(), 1u);
   EXPECT_EQ(live_paths(*table), Strings{"ours"});
   EXPECT_EQ(table->load().metadata->current_snapshot_id, again.snapshot_id);
+}
+
+// Files of this process end at `size_bytes`, as on a disk that has no more room.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t size_bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{size_bytes, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST(FullDisk, AVersionThatCannotBeWrittenIsAFailureAtOnceAndNothingIsLeft) {
+  const TempFolder folder;
+  const std::string location = folder / "t";
+  const auto io = make_local_file_io();
+  const TableMetadata metadata = tiny_metadata(location, {{"note", std::string(200'000, 'x')}});
+  {
+    const FullDisk disk(100'000);
+    EXPECT_EQ(kind_of([&] { create_filesystem_table(io, metadata); }), ErrorKind::io);
+  }
+  create_filesystem_table(io, metadata);
+  const auto table = open_filesystem_table(io, location);
+  {
+    const FullDisk disk(100'000);  // room for the manifests
+    EXPECT_EQ(kind_of([&] { commit_snapshot(*table, tiny_append(*table->load().metadata, "ours")); }), ErrorKind::io);
+  }
+  for (const FileInfo& file : io->list(location, true)) EXPECT_THAT(file.path, Not(HasSubstr(".avro")));
+  commit_snapshot(*table, tiny_append(*table->load().metadata, "ours"));
+  EXPECT_EQ(live_paths(*table), Strings{"ours"});
 }
 
 TEST_F(Outcome, ATryAfterAnUnknownOneRecognisesItsOwnLateSnapshot) {
