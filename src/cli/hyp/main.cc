@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -20,6 +21,15 @@ extern "C" void interrupt(int signal) {
   }
 }
 
+// A query holds every partition of its datasets, a receiver every connection: more descriptors than a shell gives by
+// default.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // best effort: where there are too few, the error says so
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -28,6 +38,7 @@ int main(int argc, char** argv) {
   action.sa_handler = interrupt;  // without SA_RESTART, so that a waiting read returns
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  raise_descriptor_limit();
   firn::init_log(spdlog::level::warn);
 
   firn::hyp::Invocation invocation;

@@ -377,6 +377,18 @@ TEST_F(Hyp, RowsInSpoolAndTableAreQueriedAndEachSinkShipsThemOnce) {
   EXPECT_THAT(output_of({"schema", "events"}), HasSubstr("timestamptz"));
 }
 
+TEST_F(Hyp, AQueryHoldsMoreSourcesThanAShellGivesDescriptors) {
+  write("hyp.json", R"({"datasets": {"events": {"sourceColumn": "s"}}})");
+  std::string rows;
+  for (int i = 0; i < 60; ++i) rows += fmt::format("{{\"s\":\"{}\"}}\n", i);
+  output_of({"ingest", "events"}, rows);
+  const std::string query = fmt::format("ulimit -Sn 64; exec {} --config {} query 'select count(*) as n from events'",
+                                        FIRN_HYP_PROGRAM, folder_ / "hyp.json");
+  const ProgramResult result = run_program({"/bin/sh", "-c", query}, {}, {});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("60"));
+}
+
 TEST_F(Hyp, APipeWithAnIdIsTakenOnce) {
   write("hyp.json", "{}");
   const std::string rows = "{\"n\":1}\n{\"n\":1}\n";
