@@ -202,7 +202,7 @@ bool JsonScanner::skip_value(int depth, bool& decides) {
       skip_space();
       if (take(']')) return true;
       for (;;) {
-        if (!skip_value(depth + 1, decides)) return false;
+        if (!skip_value(depth + kJsonDepthOfArray, decides)) return false;
         skip_space();
         if (take(']')) return true;
         if (!take(',')) return fail("expected ',' or ']'");

@@ -17,6 +17,9 @@ namespace firn::hyp {
 
 // Deeper values are malformed to us, so that code which recurses over rows cannot run out of stack.
 inline constexpr int kJsonDepthMax = 64;
+// An array's, and a map's. Parquet spells a list as two groups, and its readers, Arrow's among them, take no schema that
+// is deeper than 100: a table with such a column could be written and never be read.
+inline constexpr int kJsonDepthOfArray = 2;
 
 struct JsonNumber {
   const char* begin = nullptr;

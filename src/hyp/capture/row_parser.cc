@@ -323,7 +323,7 @@ bool RowParser::parse_items(ColumnParser& parser, int depth) {
   scanner_.advance(1);
   scanner_.skip_space();
   for (bool more = !scanner_.take(']'); more;) {
-    if (!parse_value(parser.children[0], depth + 1)) return false;
+    if (!parse_value(parser.children[0], depth + kJsonDepthOfArray)) return false;
     scanner_.skip_space();
     if (scanner_.take(',')) {
       scanner_.skip_space();
@@ -352,7 +352,7 @@ bool RowParser::parse_entries(ColumnParser& parser, int depth) {
     scanner_.skip_space();
     if (!scanner_.take(':')) return malformed("expected ':'");
     scanner_.skip_space();
-    if (!parse_value(parser.children[1], depth + 1)) return false;
+    if (!parse_value(parser.children[1], depth + kJsonDepthOfArray)) return false;
     scanner_.skip_space();
     if (scanner_.take(',')) {
       scanner_.skip_space();

@@ -277,7 +277,7 @@ bool SchemaInference::State::observe_array(Observed& observed, int depth) {
   if (scanner.take(']')) return true;
   Observed& element = element_of(observed);
   for (;;) {
-    if (!observe_value(element, depth + 1)) return false;
+    if (!observe_value(element, depth + kJsonDepthOfArray)) return false;
     scanner.skip_space();
     if (scanner.take(']')) return true;
     if (!scanner.take(',')) return false;

@@ -74,6 +74,28 @@ TEST(Evolution, NewColumnsComeInPlaceAndAreNullInOldRows) {
              R"({"id":3,"text":"x","at":{"x":1,"y":null}})", R"({"id":4,"text":null,"at":{"x":null,"y":[true]}})"}));
 }
 
+// Parquet's readers stop at a schema 100 levels deep; a list is two.
+TEST(Evolution, ARowOfAnyDepthIsARejectOrCanBeRead) {
+  CacheBox box;
+  Cache cache(box.config);
+  int64_t taken = 0, read = 0;
+  for (const int depth : {1, 21, 22, 31, 33, 63}) {
+    Lines lines;
+    for (const auto& [open, close] : {std::pair("[", "]"), std::pair("{\"m\":", "}"), std::pair("[{\"m\":", "}]")}) {
+      std::string line = fmt::format("{{\"c{}\":", lines.size());
+      for (int i = 0; i < depth; ++i) line += open;
+      line += "1";
+      for (int i = 0; i < depth; ++i) line += close;
+      lines.push_back(line + "}");
+    }
+    const std::string dataset = fmt::format("depth{}", depth);
+    taken += ingest(cache, {make_frame(dataset, "s", lines)}).rows;
+    read += static_cast<int64_t>(read_sequenced(cache, {dataset, "s"}).rows.size());
+  }
+  EXPECT_EQ(taken, 4 + 6 + 2);  // lists to 31, structs to 63, lists of structs to 21
+  EXPECT_EQ(read, taken);
+}
+
 TEST(Evolution, ATypeThatWidensIsPromotedAndOldRowsKeepTheirValues) {
   CacheBox box;
   DatasetConfig& dataset = box.declare("logs");

@@ -403,7 +403,9 @@ TEST(RowParser, DeepNestingIsRejected) {
   EXPECT_THAT(rejection("{\"new\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}", schema),
               HasSubstr("too deeply"));
   EXPECT_THAT(rejection("{\"a\":" + std::string(100'000, '['), schema), HasSubstr("too deeply"));
-  EXPECT_EQ(rejection("{\"new\":" + std::string(60, '[') + std::string(60, ']') + "}", schema), "");
+  EXPECT_EQ(rejection("{\"new\":" + std::string(31, '[') + std::string(31, ']') + "}", schema), "");
+  EXPECT_THAT(rejection("{\"new\":" + std::string(60, '[') + "1" + std::string(60, ']') + "}", schema),
+              HasSubstr("too deeply"));
 }
 
 // --- against nlohmann/json ---
