@@ -112,7 +112,8 @@ struct ParquetFileReader::State {
   int64_t group_first = 0;  // file-wide position of its first row
   int64_t next_group_first = 0;
   int64_t batch_rows = 0;
-  std::vector<RowRange> ranges;  // what is left of the open row group, nested or not
+  std::vector<RowRange> ranges;      // what is left of the open row group, nested or not
+  std::vector<size_t> decode_order;  // of `columns`, in the open row group: the largest first
   size_t range = 0;
   int64_t rows_reported = 0;  // rows_decoded so far
   std::unique_ptr<parquet::arrow::FileReader> arrow_reader;
@@ -341,6 +342,14 @@ struct ParquetFileReader::State {
 
   void open_flat_group(const parquet::RowGroupMetaData& metadata) {
     std::map<int, std::vector<PageSpan>> pages = select_pages(metadata);
+    std::vector<std::pair<int64_t, size_t>> sizes;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const bool is_flat = columns[i].kind == ColumnKind::flat;
+      sizes.emplace_back(is_flat ? metadata.ColumnChunk(columns[i].file->leaf)->total_uncompressed_size() : 0, i);
+    }
+    std::stable_sort(sizes.begin(), sizes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    decode_order.clear();
+    for (const auto& [size, column] : sizes) decode_order.push_back(column);
     for (Column& column : columns) {
       if (column.kind != ColumnKind::flat) continue;
       const int leaf = column.file->leaf;
@@ -458,9 +467,10 @@ struct ParquetFileReader::State {
         }
         rows = {rows.first + span.first, rows.first + span.end};
       }
-      // Columns share nothing but the file, which any number may read.
+      // Columns share nothing but the file, which any number may read. A large one begun last would be waited for.
       parallel_for(columns.size(), std::max(1, request.column_threads), [&](size_t i) {
-        if (!arrays[i]) arrays[i] = read_column(columns[i], rows);
+        const size_t column = decode_order[i];
+        if (!arrays[column]) arrays[column] = read_column(columns[column], rows);
       });
       report_rows();
       return PositionedBatch{.batch = arrow::RecordBatch::Make(arrow_schema, rows.size(), std::move(arrays)),

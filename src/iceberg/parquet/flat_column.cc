@@ -240,9 +240,14 @@ FlatColumnReader::FlatColumnReader(std::shared_ptr<arrow::io::RandomAccessFile> 
     pages_.push_back({.offset = start, .size_bytes = chunk.total_compressed_size(), .rows = {0, group_rows}});
   }
   stream_ = std::make_shared<PageStream>(std::move(file), dictionary, pages_, wanted);
+  auto page_reader = parquet::PageReader::Open(stream_, chunk.num_values(), chunk.compression(), properties, column_);
+  if (column_.physical_type() == parquet::Type::BYTE_ARRAY) {
+    const double row_bytes = static_cast<double>(chunk.total_uncompressed_size()) / static_cast<double>(group_rows);
+    byte_arrays_ = std::make_unique<ByteArrayColumn>(column_, std::move(page_reader), std::max(0.0, row_bytes));
+    return;
+  }
   reader_ = parquet::internal::RecordReader::Make(&column_, parquet::internal::LevelInfo::ComputeLevelInfo(&column_));
-  reader_->SetPageReader(
-      parquet::PageReader::Open(stream_, chunk.num_values(), chunk.compression(), properties, column_));
+  reader_->SetPageReader(std::move(page_reader));
 }
 
 FlatColumnReader::~FlatColumnReader() = default;
@@ -251,7 +256,8 @@ int64_t FlatColumnReader::pages_read() const { return has_index_ ? stream_->page
 
 void FlatColumnReader::skip(int64_t count, bool decodes) {
   if (count == 0) return;
-  if (reader_->SkipRecords(count) != count) throw parquet::ParquetException("column ", column_.name(), " ends early");
+  const int64_t skipped = byte_arrays_ ? byte_arrays_->skip(count) : reader_->SkipRecords(count);
+  if (skipped != count) throw parquet::ParquetException("column ", column_.name(), " ends early");
   if (decodes) values_decoded_ += count;
 }
 
@@ -273,23 +279,33 @@ void FlatColumnReader::go_to(int64_t row) {
 
 std::shared_ptr<arrow::Array> FlatColumnReader::read(RowRange rows) {
   go_to(rows.first);
-  reader_->Reset();
-  reader_->Reserve(rows.size());
-  int64_t count = 0;
-  while (count < rows.size()) {
-    const int64_t step = reader_->ReadRecords(rows.size() - count);
-    if (step <= 0) throw parquet::ParquetException("column ", column_.name(), " ends early");
-    count += step;
-  }
-  values_decoded_ += count;
+  auto array = byte_arrays_ ? read_byte_arrays(rows.size()) : read_values(rows.size());
+  values_decoded_ += rows.size();
   row_ = rows.end;
-  return take_values(count);
+  return array;
 }
 
-std::shared_ptr<arrow::Array> FlatColumnReader::take_values(int64_t count) {
+std::shared_ptr<arrow::Array> FlatColumnReader::read_byte_arrays(int64_t count) {
   const auto type = decoded_type(column_);
-  if (auto* binary = dynamic_cast<parquet::internal::BinaryRecordReader*>(reader_.get())) {
-    arrow::ArrayVector chunks = binary->GetBuilderChunks();
+  const std::shared_ptr<arrow::BinaryArray> array = byte_arrays_->read(count);
+  if (array->length() != count) throw parquet::ParquetException("column ", column_.name(), " ends early");
+  if (type->id() == arrow::Type::DECIMAL128) return bytes_as_decimals(*array, type);
+  auto data = array->data()->Copy();
+  data->type = type;
+  return arrow::MakeArray(data);
+}
+
+std::shared_ptr<arrow::Array> FlatColumnReader::read_values(int64_t count) {
+  reader_->Reset();
+  reader_->Reserve(count);
+  for (int64_t read = 0; read < count;) {
+    const int64_t step = reader_->ReadRecords(count - read);
+    if (step <= 0) throw parquet::ParquetException("column ", column_.name(), " ends early");
+    read += step;
+  }
+  const auto type = decoded_type(column_);
+  if (auto* fixed = dynamic_cast<parquet::internal::BinaryRecordReader*>(reader_.get())) {
+    arrow::ArrayVector chunks = fixed->GetBuilderChunks();
     if (chunks.size() > 1)
       fail(ErrorKind::unsupported, "column {}: {} values take more than 2 GiB; read fewer rows at once", column_.name(),
            count);

@@ -11,6 +11,8 @@
 #include <parquet/column_reader.h>
 #include <parquet/metadata.h>
 
+#include "iceberg/parquet/byte_array_column.h"
+
 namespace firn::iceberg {
 
 // Rows [first, end) of a row group.
@@ -52,14 +54,16 @@ class FlatColumnReader {
   class PageStream;
   void go_to(int64_t row);
   void skip(int64_t count, bool decodes);
-  std::shared_ptr<arrow::Array> take_values(int64_t count);
+  std::shared_ptr<arrow::Array> read_values(int64_t count);
+  std::shared_ptr<arrow::Array> read_byte_arrays(int64_t count);
 
   const parquet::ColumnDescriptor& column_;
   std::vector<PageSpan> pages_;
   bool has_index_;
   std::shared_ptr<PageStream> stream_;
-  std::shared_ptr<parquet::internal::RecordReader> reader_;
-  int64_t row_ = 0;  // the next row that `reader_` gives
+  std::shared_ptr<parquet::internal::RecordReader> reader_;  // of fixed widths
+  std::unique_ptr<ByteArrayColumn> byte_arrays_;             // in its stead, of BYTE_ARRAY
+  int64_t row_ = 0;                                          // the next row that they give
   int64_t values_decoded_ = 0;
 };
 

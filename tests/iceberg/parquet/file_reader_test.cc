@@ -1,11 +1,14 @@
 #include <fstream>
+#include <random>
 
 #include <arrow/array.h>
+#include <arrow/builder.h>
 #include <arrow/io/file.h>
 #include <parquet/arrow/writer.h>
 
 #include "files.h"
 #include "iceberg/expr/expression.h"
+#include "support/test_seed.h"
 
 namespace firn::iceberg {
 namespace {
@@ -309,6 +312,55 @@ TEST(FileReader, BatchesAreNoLongerThanAskedFor) {
   for (const auto& batch : read_batches(path, std::move(read)))
     seen.emplace_back(batch.first_position, batch.batch->num_rows());
   EXPECT_EQ(seen, (std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {3, 3}, {6, 1}}));
+}
+
+TEST(FileReader, StringsOfAnyLengthComeBackFromEveryEncodingInBatchesOfAnySize) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE("FIRN_TEST_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const TempFolder folder;
+  const Schema schema({field(1, "s", primitive(TypeId::string)), field(2, "req", primitive(TypeId::string), true)});
+  using parquet::Encoding;
+  for (int round = 0; round < 24; ++round) {
+    SCOPED_TRACE(round);
+    // First rows without a null, so that the first one comes in the middle of a page or of a batch.
+    const int64_t rows = 1 + static_cast<int64_t>(random() % 6000);
+    const int64_t first_null = static_cast<int64_t>(random() % 4000);
+    const size_t size_max = std::array{0, 9, 40, 3000}[random() % 4];
+    const size_t distinct = std::array{3, 1 << 20}[random() % 2];
+    arrow::StringBuilder optional, required;
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto text = [&] {
+        const size_t value = random() % distinct;
+        return std::string(size_max == 0 ? 0 : value * 7919 % (size_max + 1), static_cast<char>('a' + value % 26));
+      };
+      check(row >= first_null && random() % 3 == 0 ? optional.AppendNull() : optional.Append(text()), "");
+      check(required.Append(text()), "");
+    }
+    const auto batch = arrow::RecordBatch::Make(to_arrow_schema(schema), rows,
+                                                {check(optional.Finish(), ""), check(required.Finish(), "")});
+    parquet::WriterProperties::Builder properties;
+    properties.data_pagesize(std::array{100, 5000, 1 << 20}[random() % 3]);
+    if (random() % 2 == 0) {
+      properties.dictionary_pagesize_limit(std::array{100, 1 << 20}[random() % 2]);  // dictionary, then plain
+    } else {
+      properties.disable_dictionary()->encoding(
+          std::array{Encoding::PLAIN, Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY}[random() % 3]);
+    }
+    properties.data_page_version(
+        std::array{parquet::ParquetDataPageVersion::V1, parquet::ParquetDataPageVersion::V2}[random() % 2]);
+    const std::string path = folder / ("a" + std::to_string(round) + ".parquet");
+    auto sink = check(arrow::io::FileOutputStream::Open(path), path);
+    check(
+        parquet::arrow::WriteTable(*check(arrow::Table::FromRecordBatches({batch}), path), arrow::default_memory_pool(),
+                                   sink, 500 + static_cast<int64_t>(random() % 9000), properties.build()),
+        path);
+    check(sink->Close(), path);
+    ParquetReadRequest read = request(schema);
+    read.batch_rows_max = std::array{1, 100, 2048, 5000, 1 << 20}[random() % 5];
+    read.column_threads = 1 + static_cast<int>(random() % 3);
+    expect_equal(*read_all(path, std::move(read)), *batch);
+  }
 }
 
 }  // namespace
