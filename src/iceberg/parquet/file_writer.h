@@ -57,8 +57,11 @@ class ParquetFileWriter {
   int64_t buffered_bytes() const;  // what the open row group holds in memory
   int64_t rows_written() const;
   void end_row_group();  // what is buffered goes to the file; the next write() opens a new group
-  // Writes the footer, syncs and publishes the file (P15). Counts, null and NaN counts, truncated bounds, sizes and
-  // split offsets are set; partition, sort order and sequence numbers are the caller's.
+  // Compresses and writes the last pages and the footer. No row may follow, and all that close() does is wait for the
+  // disk.
+  void write_footer();
+  // Writes the footer if that is still to do, syncs and publishes the file (P15). Counts, null and NaN counts,
+  // truncated bounds, sizes and split offsets are set; partition, sort order and sequence numbers are the caller's.
   DataFile close();
 
  private:

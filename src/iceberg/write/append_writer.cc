@@ -14,6 +14,7 @@
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/write/array_values.h"
 #include "iceberg/write/delete_writer.h"
+#include "iceberg/write/group_rows.h"
 #include "iceberg/write/partitioner.h"
 #include "iceberg/write/row_sorter.h"
 #include "iceberg/write/sort_keys.h"
@@ -25,8 +26,10 @@ namespace {
 // Where rows keep their order and so fan out to their partitions; each open file takes about a MiB at the least.
 constexpr int64_t kOpenFilesMin = 16, kOpenFilesMax = 128;
 constexpr int64_t kTargetFileSizeBytes = 512LL << 20;
-constexpr int64_t kStepBytesMax = 8 << 20;  // sizes are looked at between steps
-constexpr int64_t kParallelRowsMin = 8192;  // a batch with less is split sooner than threads begin
+constexpr int64_t kStepBytesMax = 8 << 20;    // sizes are looked at between steps
+constexpr int64_t kParallelRowsMin = 8192;    // a batch with less is split sooner than threads begin
+constexpr int64_t kSplitBytesMax = 32 << 20;  // of rows that are held a second time, in their partitions' order
+constexpr int kSyncsMax = 16;                 // files that wait for the disk at once: what it does for one is not much
 
 // Runs of rows of one partition: calls visit(partition, first, count).
 template <class Visit>
@@ -60,8 +63,9 @@ struct AppendWriter::State {
   int threads;
   int64_t rows_written = 0;
   std::map<uint32_t, std::unique_ptr<ParquetFileWriter>> open_files;  // by partition; each used by one thread at a time
-  std::vector<bool> to_sorter;                                        // partitions that the sorter has rows of
-  std::mutex mutex;                                                   // of what follows
+  std::vector<uint32_t> place_of_partition;  // place_partitions()' own, so that few rows of many partitions cost little
+  std::vector<bool> to_sorter;               // partitions that the sorter has rows of
+  std::mutex mutex;                          // of what follows
   int64_t next_file = 0;
   std::vector<DataFile> files;
   bool finished = false;
@@ -150,24 +154,65 @@ struct AppendWriter::State {
   void fan_out(const std::shared_ptr<arrow::RecordBatch>& batch, const std::vector<uint32_t>& partitions) {
     const bool one = std::all_of(partitions.begin(), partitions.end(), [&](uint32_t p) { return p == partitions[0]; });
     if (one) return fan_out_rows(partitions[0], batch);
-    std::map<uint32_t, std::vector<int64_t>> rows;
-    for (size_t row = 0; row < partitions.size(); ++row) rows[partitions[row]].push_back(static_cast<int64_t>(row));
-    std::vector<std::pair<uint32_t, std::vector<int64_t>>> streamed;
-    std::vector<int64_t> sorter_rows;
-    for (auto& [partition, indices] : rows) {
-      if (streams(partition)) {
-        open_file(partition);  // here, so that no thread changes the map, and names follow the partitions' order
-        streamed.emplace_back(partition, std::move(indices));
-      } else {
-        sorter_rows.insert(sorter_rows.end(), indices.begin(), indices.end());
-      }
+    const auto [present, keys] = place_partitions(partitions);
+    std::vector<bool> streamed;
+    std::vector<uint32_t> fresh;  // streamed, and without a file
+    for (const uint32_t partition : present) {
+      streamed.push_back(streams(partition));
+      // Here, so that no thread changes the map.
+      if (streamed.back() && !open_files[partition]) fresh.push_back(partition);
     }
-    parallel_for(streamed.size(), batch->num_rows() < kParallelRowsMin ? 1 : threads,
-                 [&](size_t i) { write_to_partition(streamed[i].first, take_rows(batch, streamed[i].second)); });
-    shrink_open_files();
-    if (sorter_rows.empty()) return;
-    std::sort(sorter_rows.begin(), sorter_rows.end());
+    open_new_files(fresh, present.size());
+    if (std::find(streamed.begin(), streamed.end(), false) == streamed.end())
+      return fan_out_streamed(batch, present, keys);
+    std::vector<int64_t> streamed_rows, sorter_rows;
+    std::vector<uint32_t> streamed_keys;
+    for (size_t row = 0; row < keys.size(); ++row) {
+      const bool is_streamed = streamed[keys[row]];
+      (is_streamed ? streamed_rows : sorter_rows).push_back(static_cast<int64_t>(row));
+      if (is_streamed) streamed_keys.push_back(keys[row]);
+    }
+    if (!streamed_rows.empty()) fan_out_streamed(take_rows(batch, streamed_rows), present, streamed_keys);
     sorter.add(take_rows(batch, sorter_rows));
+  }
+
+  // The partitions among `partitions`, ascending, and for each row the place of its partition there.
+  std::pair<std::vector<uint32_t>, std::vector<uint32_t>> place_partitions(const std::vector<uint32_t>& partitions) {
+    constexpr uint32_t kNone = UINT32_MAX;
+    place_of_partition.resize(partitioner.count(), kNone);
+    std::vector<uint32_t> present;
+    for (const uint32_t partition : partitions) {
+      if (place_of_partition[partition] != kNone) continue;
+      place_of_partition[partition] = 0;
+      present.push_back(partition);
+    }
+    std::sort(present.begin(), present.end());
+    for (size_t i = 0; i < present.size(); ++i) place_of_partition[present[i]] = static_cast<uint32_t>(i);
+    std::vector<uint32_t> places;
+    places.reserve(partitions.size());
+    for (const uint32_t partition : partitions) places.push_back(place_of_partition[partition]);
+    for (const uint32_t partition : present) place_of_partition[partition] = kNone;
+    return {std::move(present), std::move(places)};
+  }
+
+  // Rows of partitions that are written through and have their file: present[keys[row]].
+  void fan_out_streamed(const std::shared_ptr<arrow::RecordBatch>& batch, const std::vector<uint32_t>& present,
+                        const std::vector<uint32_t>& keys) {
+    const int64_t rows = batch->num_rows();
+    const int64_t step_bytes = std::clamp<int64_t>(memory_bytes_max / 8, 1 << 20, kSplitBytesMax);
+    const int64_t step = std::max<int64_t>(1, step_bytes / row_bytes(*batch));
+    for (int64_t first = 0; first < rows; first += step) {
+      const int64_t count = std::min(step, rows - first);
+      const auto begin = keys.begin() + first;
+      const int at_once = count < kParallelRowsMin ? 1 : threads;
+      const GroupedRows grouped =
+          group_rows(*batch->Slice(first, count), {begin, begin + count}, present.size(), at_once);
+      parallel_for(grouped.groups.size(), at_once, [&](size_t i) {
+        const GroupedRows::Group& group = grouped.groups[i];
+        write_to_partition(present[group.key], grouped.rows->Slice(group.first, group.count));
+      });
+      shrink_open_files();
+    }
   }
 
   void fan_out_rows(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& rows) {
@@ -200,12 +245,29 @@ struct AppendWriter::State {
     return file;
   }
 
+  // One for each partition, all of which `open_files` has. Each may wait for the disk to know its folder: together.
+  void open_new_files(const std::vector<uint32_t>& partitions, size_t written_at_once) {
+    std::vector<std::string> paths;  // named here, so that names follow the partitions' order
+    for (const uint32_t partition : partitions) paths.push_back(next_path(partition));
+    ParquetWriteOptions options = parquet_options;
+    // Where partitions enough are encoded at once, more threads for their columns would be in the way.
+    options.use_threads &= written_at_once < 2 * static_cast<size_t>(thread_count(threads));
+    parallel_for(partitions.size(), syncs_at_once(), [&](size_t i) {
+      open_files.at(partitions[i]) = std::make_unique<ParquetFileWriter>(*io, paths[i], schema, options);
+    });
+  }
+
+  // Waiting takes no processor.
+  int syncs_at_once() const { return thread_count(threads) == 1 ? 1 : std::max(thread_count(threads), kSyncsMax); }
+
+  static int64_t row_bytes(const arrow::RecordBatch& batch) {
+    return std::max<int64_t>(1, check(arrow::util::ReferencedBufferSize(batch), "measure rows") / batch.num_rows());
+  }
+
   // Several threads may call it, each for a partition of its own that `open_files` already has.
   void write_to_partition(uint32_t partition, const std::shared_ptr<arrow::RecordBatch>& batch) {
-    const int64_t row_bytes =
-        std::max<int64_t>(1, check(arrow::util::ReferencedBufferSize(*batch), "measure rows") / batch->num_rows());
     const int64_t step_bytes = std::clamp<int64_t>(target_bytes / 8, 64 << 10, kStepBytesMax);
-    const int64_t step = std::max<int64_t>(1, step_bytes / row_bytes);
+    const int64_t step = std::max<int64_t>(1, step_bytes / row_bytes(*batch));
     for (int64_t first = 0; first < batch->num_rows(); first += step) {
       // Opened when there is a row for it, and kept as null between two files: its partition goes on being written
       // through.
@@ -257,11 +319,21 @@ struct AppendWriter::State {
     files.push_back(std::move(file));
   }
 
-  // Closing compresses the last pages and waits for the disk: several files at once wait together.
+  // Closing compresses the last pages, on as many threads as may, and waits for the disk: many files at once wait
+  // together.
   void close_open_files() {
     std::vector<uint32_t> partitions;
-    for (const auto& [partition, file] : open_files) partitions.push_back(partition);
-    parallel_for(partitions.size(), threads, [&](size_t i) { close_file(partitions[i]); });
+    for (const auto& [partition, file] : open_files) {
+      if (file) partitions.push_back(partition);
+    }
+    std::vector<std::mutex> encoders(static_cast<size_t>(thread_count(threads)));
+    parallel_for(partitions.size(), syncs_at_once(), [&](size_t i) {
+      {
+        const std::lock_guard encodes(encoders[i % encoders.size()]);
+        open_files.at(partitions[i])->write_footer();
+      }
+      close_file(partitions[i]);
+    });
     open_files.clear();
   }
 
