@@ -27,14 +27,16 @@ std::vector<VersionFile> metadata_files_in(FileIO& io, const std::string& folder
   return files;
 }
 
-// Metadata that another catalog's table keeps elsewhere below its folder (write.metadata.path). Throws
-// invalid_argument if it is that of other tables, which lie there.
+// Metadata that another catalog's table keeps elsewhere below its folder (write.metadata.path), or that of this one if
+// another writer made it since its own folder was listed. Throws invalid_argument if it is that of other tables, which
+// lie there.
 std::vector<VersionFile> metadata_files_below(const TableFolder& folder) {
   constexpr size_t kNamedMax = 20;
   std::vector<VersionFile> files = metadata_files_in(*folder.io, folder.location, true);
   std::set<std::string> folders, tables;
   for (const VersionFile& file : files) {
     const std::string_view found = std::string_view(file.info.path).substr(0, file.info.path.rfind('/'));
+    if (found == folder.metadata_folder()) return metadata_files_in(*folder.io, folder.metadata_folder(), false);
     folders.emplace(found);
     // <table>/metadata: a table of its own. Elsewhere one folder is taken for this table's, but not two.
     if (base_name(found) == "metadata") tables.emplace(found.substr(0, found.rfind('/')));

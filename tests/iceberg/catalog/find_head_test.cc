@@ -1,12 +1,17 @@
 // Which version of a table directory is its head (protocols P1.5; cases 7 and 8 of the public bug reports).
 #include <zlib.h>
 
+#include <functional>
+#include <optional>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "iceberg/tiny_table.h"
 #include "io/local.h"
 #include "support/fake_store.h"
+#include "support/local_disk.h"
 #include "support/temp_folder.h"
 
 namespace firn::iceberg {
@@ -293,6 +298,30 @@ TEST(FilesystemCatalog, MapsNamesToFoldersAndListsThem) {
   for (const char* name : {"flights", ".flights", "nyc.", "a.b.c", "a/b.c", "..", ""}) {
     EXPECT_EQ(kind_of([&] { catalog->table(name); }), ErrorKind::invalid_argument) << name;
   }
+}
+
+// Another writer makes the table after its empty folder was listed and before what lies below is.
+class MadeMeanwhile : public LocalDisk {
+ public:
+  explicit MadeMeanwhile(std::function<void()> make) : make_(std::move(make)) {}
+  std::vector<FileInfo> list(const std::string& folder, bool recursive) override {
+    if (recursive) std::exchange(make_, [] {})();
+    return LocalDisk::list(folder, recursive);
+  }
+
+ private:
+  std::function<void()> make_;
+};
+
+TEST(FindHead, ATableMadeWhileItIsOpenedIsNotTakenForOneBelowItself) {
+  const TempFolder folder;
+  const auto other = make_filesystem_catalog(make_local_file_io(), folder.path());
+  std::optional<LoadedTable> made;
+  const auto io =
+      std::make_shared<MadeMeanwhile>([&] { made = other->create("nyc.flights", tiny_schema(), {}, {}, {}); });
+  const LoadedTable opened = open_filesystem_table(io, folder / "nyc/flights")->load();
+  ASSERT_TRUE(made);
+  EXPECT_EQ(opened.metadata->table_uuid, made->metadata->table_uuid);
 }
 
 }  // namespace
