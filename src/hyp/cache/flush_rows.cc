@@ -1,8 +1,11 @@
 #include "hyp/cache/flush_rows.h"
 
+#include <atomic>
+
 #include "base/arrow_status.h"
 #include "hyp/cache/parallel.h"
 #include "hyp/cache/row_id.h"
+#include "hyp/capture/json_scanner.h"
 
 namespace firn::hyp {
 namespace {
@@ -48,7 +51,7 @@ class LineCounter {
       line_ = frame.frame.first_line;
     }
     const auto begin = frame.frame.text.begin();
-    line_ += std::count(begin + offset_, begin + offset, '\n');
+    line_ += count_newlines(std::string_view(begin + offset_, begin + offset));
     offset_ = offset;
     return line_;
   }
@@ -117,17 +120,13 @@ ParsedJob parse_job(const Job& job, const iceberg::Schema& visible, const RowPar
 }
 
 int64_t count_lines(const std::vector<Job>& jobs) {
-  int64_t lines = 0;
-  for (const Job& job : jobs) {
-    for (const LineRange& range : job) {
-      const char* at = range.frame->frame.text.data() + range.begin;
-      const char* const end = range.frame->frame.text.data() + range.end;
-      for (; at < end; ++lines) {
-        const void* newline = std::memchr(at, '\n', static_cast<size_t>(end - at));
-        at = newline == nullptr ? end : static_cast<const char*>(newline) + 1;
-      }
+  std::atomic<int64_t> lines{0};
+  run_parallel(jobs.size(), [&](size_t i) {
+    for (const LineRange& range : jobs[i]) {
+      const std::string_view text = JobText::of(range);
+      lines += count_newlines(text) + (text.empty() || text.ends_with('\n') ? 0 : 1);
     }
-  }
+  });
   return lines;
 }
 

@@ -1,7 +1,9 @@
 #include "hyp/cache/row_id.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "base/arrow_status.h"
@@ -28,10 +30,14 @@ void append_int(std::string& out, char tag, int64_t value) {
   append_u64(out, static_cast<uint64_t>(value));
 }
 
-void append_double(std::string& out, double value) {
+uint64_t double_bits(double value) {
   constexpr uint64_t kNan = 0x7ff8000000000000;  // one for all NaNs
+  return std::isnan(value) ? kNan : std::bit_cast<uint64_t>(value);
+}
+
+void append_double(std::string& out, double value) {
   out += 'd';
-  append_u64(out, std::isnan(value) ? kNan : std::bit_cast<uint64_t>(value));
+  append_u64(out, double_bits(value));
 }
 
 // Indices of `names` in byte order of the name.
@@ -139,34 +145,154 @@ void append_value(const arrow::Array& array, int64_t i, std::string& out) {
   }
 }
 
+// How a column's values are put: the usual ones without a look at the array's class a value.
+enum class Shape : uint8_t { wide, narrow, real, text, other };
+
+// Heads are copied by words, the last one past its end: a call to copy a few bytes costs more.
+constexpr size_t kHeadWord = 16;
+
+struct Column {
+  std::string head;      // marks the column and its name, then the kind of its values unless they are `other`
+  size_t head_size = 0;  // `head` goes on with zeros up to a multiple of kHeadWord
+  Shape shape = Shape::other;
+  const arrow::Array* values = nullptr;
+  const void* numbers = nullptr;  // of wide, narrow and real
+  bool may_be_null = false;
+
+  template <class T>
+  T number(int64_t row) const {
+    return static_cast<const T*>(numbers)[row];
+  }
+};
+
+Column make_column(const std::string& name, const arrow::Array& values) {
+  Column column{.head = "c", .values = &values, .may_be_null = values.null_count() > 0};
+  append_text(column.head, name);
+  const auto set_shape = [&](Shape shape, char tag) {
+    column.shape = shape;
+    column.head += tag;
+  };
+  switch (values.type_id()) {
+    case arrow::Type::INT64:
+      set_shape(Shape::wide, 'i');
+      column.numbers = as<arrow::Int64Array>(values).raw_values();
+      break;
+    case arrow::Type::INT32:
+      set_shape(Shape::narrow, 'i');
+      column.numbers = as<arrow::Int32Array>(values).raw_values();
+      break;
+    case arrow::Type::TIMESTAMP:
+      set_shape(Shape::wide, timestamp_tag(static_cast<const arrow::TimestampType&>(*values.type())));
+      column.numbers = as<arrow::TimestampArray>(values).raw_values();
+      break;
+    case arrow::Type::DOUBLE:
+      set_shape(Shape::real, 'd');
+      column.numbers = as<arrow::DoubleArray>(values).raw_values();
+      break;
+    case arrow::Type::STRING:
+      set_shape(Shape::text, 's');
+      break;
+    default:
+      break;
+  }
+  column.head_size = column.head.size();
+  column.head.resize((column.head_size + kHeadWord - 1) / kHeadWord * kHeadWord);
+  return column;
+}
+
+// The bytes of one row after another, which make_row_ids hashes.
+class RowBytes {
+ public:
+  explicit RowBytes(const std::vector<Column>& columns) : columns_(columns) {}
+
+  std::string_view of(int64_t row) {
+    char* at = buffer_.data();
+    const char* end = at + buffer_.size();
+    const auto make_room = [&](size_t size) {
+      if (static_cast<size_t>(end - at) >= size) return;
+      at = grow(at, size);
+      end = buffer_.data() + buffer_.size();
+    };
+    for (const Column& column : columns_) {
+      if (column.may_be_null && column.values->IsNull(row)) continue;
+      make_room(column.head.size() + kHeadWord);
+      for (size_t i = 0; i < column.head_size; i += kHeadWord) std::memcpy(at + i, column.head.data() + i, kHeadWord);
+      at += column.head_size;
+      switch (column.shape) {
+        case Shape::wide:
+          at = put(at, column.number<int64_t>(row));
+          break;
+        case Shape::narrow:
+          at = put(at, int64_t{column.number<int32_t>(row)});
+          break;
+        case Shape::real:
+          at = put(at, double_bits(column.number<double>(row)));
+          break;
+        case Shape::text: {
+          const std::string_view text = as<arrow::StringArray>(*column.values).GetView(row);
+          make_room(sizeof(uint32_t) + text.size());
+          at = put(at, static_cast<uint32_t>(text.size()));
+          at = std::copy(text.begin(), text.end(), at);
+          break;
+        }
+        case Shape::other:
+          scratch_.clear();
+          append_value(*column.values, row, scratch_);
+          make_room(scratch_.size());
+          at = std::copy(scratch_.begin(), scratch_.end(), at);
+          break;
+      }
+    }
+    return {buffer_.data(), static_cast<size_t>(at - buffer_.data())};
+  }
+
+ private:
+  template <class T>
+  static char* put(char* at, T value) {
+    std::memcpy(at, &value, sizeof value);
+    return at + sizeof value;
+  }
+  [[gnu::noinline]] char* grow(const char* at, size_t size) {
+    const auto used = static_cast<size_t>(at - buffer_.data());
+    buffer_.resize(2 * (used + size));
+    return buffer_.data() + used;
+  }
+
+  const std::vector<Column>& columns_;
+  std::vector<char> buffer_ = std::vector<char>(1024);
+  std::string scratch_;
+};
+
+// As to_hex, without a string a row.
+void put_hex(const Sha256Digest& digest, char* to) {
+  static constexpr auto kPairs = [] {
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::array<std::array<char, 2>, 256> pairs{};
+    for (size_t byte = 0; byte < pairs.size(); ++byte) pairs[byte] = {kDigits[byte >> 4], kDigits[byte & 0x0f]};
+    return pairs;
+  }();
+  for (const uint8_t byte : digest) {
+    std::memcpy(to, kPairs[byte].data(), 2);
+    to += 2;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<arrow::Array> make_row_ids(const arrow::RecordBatch& batch) {
-  struct Column {
-    std::string prefix;  // marks the column and its name
-    const arrow::Array* values;
-    bool may_be_null;
-  };
   std::vector<Column> columns;
   for (const int i : order_by_name(batch.schema()->fields())) {
     const arrow::Array& values = *batch.column(i);
-    if (values.type_id() == arrow::Type::NA) continue;
-    columns.push_back({"c", &values, values.null_count() > 0});
-    append_text(columns.back().prefix, batch.schema()->field(i)->name());
+    if (values.type_id() != arrow::Type::NA) columns.push_back(make_column(batch.schema()->field(i)->name(), values));
   }
   arrow::StringBuilder builder;
-  constexpr int64_t kHexLength = 64;
+  std::array<char, 2 * std::tuple_size_v<Sha256Digest>> hex;
   check(builder.Reserve(batch.num_rows()), "row ids");
-  check(builder.ReserveData(batch.num_rows() * kHexLength), "row ids");
-  std::string text;
+  check(builder.ReserveData(batch.num_rows() * static_cast<int64_t>(hex.size())), "row ids");
+  RowBytes bytes(columns);
   for (int64_t row = 0; row < batch.num_rows(); ++row) {
-    text.clear();
-    for (const Column& column : columns) {
-      if (column.may_be_null && column.values->IsNull(row)) continue;
-      text += column.prefix;
-      append_value(*column.values, row, text);
-    }
-    builder.UnsafeAppend(to_hex(sha256(text)));
+    put_hex(sha256(bytes.of(row)), hex.data());
+    builder.UnsafeAppend(hex.data(), static_cast<int32_t>(hex.size()));
   }
   return check(builder.Finish(), "row ids");
 }

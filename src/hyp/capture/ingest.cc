@@ -111,7 +111,8 @@ CaptureReport ingest_file(Spool& spool, const std::string& path, const CaptureOp
   intake.report.lines_skipped = intake.position.lines;
   const bool was_done = intake.position.done;
   FrameSink sink(spool, options.atomic);
-  if (take(*opened.blocks, intake, sink, false)) {
+  BlocksAhead blocks(*opened.blocks);
+  if (take(blocks, intake, sink, false)) {
     note_end(intake, sink, was_done);
   } else if (options.atomic) {
     fail(ErrorKind::cancelled, "{}: cancelled; nothing was taken", path);

@@ -99,7 +99,7 @@ void Intake::show_progress() {
   options.progress(report);
 }
 
-bool take(LineBlocks& blocks, Intake& intake, FrameSink& sink, bool is_slow) {
+bool take(BlockSource& blocks, Intake& intake, FrameSink& sink, bool is_slow) {
   int64_t last_sync_us = steady_us();
   bool has_unsynced = false;
   try {

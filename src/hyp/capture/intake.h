@@ -60,7 +60,7 @@ struct Intake {
 // Takes the stream's lines into `sink` until it ends (true) or the call is cancelled (false). What was taken is durable
 // unless the sink is atomic. `is_slow`: the stream is synced now and then, not only at its end. Damaged compression:
 // the lines before it are kept, and then it throws.
-bool take(LineBlocks& blocks, Intake& intake, FrameSink& sink, bool is_slow);
+bool take(BlockSource& blocks, Intake& intake, FrameSink& sink, bool is_slow);
 
 Descriptor open_file(const std::string& path);  // throws not_found, io
 // Throws invalid_argument for a folder.

@@ -114,7 +114,7 @@ bool unescape_json(std::string_view raw, std::string& out) {
   return false;
 }
 
-bool JsonNumber::to_int64(int64_t& value) const {
+bool JsonNumber::to_int64_exactly(int64_t& value) const {
   if (num_digits > 19) return false;
   uint64_t magnitude = digits;
   if (magnitude != 0) {
@@ -287,6 +287,19 @@ bool is_complete_json(std::string_view line) {
   if (!scanner.skip_value(0, decides)) return false;
   scanner.skip_space();
   return scanner.at_end();
+}
+
+int64_t count_newlines(std::string_view text) {
+  int64_t count = 0;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    at = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
+    if (at == nullptr) break;
+    ++at;
+    ++count;
+  }
+  return count;
 }
 
 bool is_valid_utf8(std::string_view text) {

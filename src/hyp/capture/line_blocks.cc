@@ -11,6 +11,7 @@ namespace firn::hyp {
 namespace {
 
 constexpr int64_t kWaitUsMax = 500'000;
+constexpr size_t kBlocksAheadMax = 8;  // goes on while the caller waits for a sync
 
 void count_lines(LineBlock& block) {
   const char* p = block.text.data();
@@ -99,6 +100,59 @@ std::optional<LineBlock> LineBlocks::next() {
   block.text += '\n';
   block.is_unterminated = true;
   count_lines(block);
+  return block;
+}
+
+BlocksAhead::~BlocksAhead() {
+  std::lock_guard guard(mutex_);
+  is_stopped_ = true;
+  changed_.notify_all();
+}
+
+void BlocksAhead::read() {
+  std::unique_lock lock(mutex_);
+  while (!is_all_read_ && !is_stopped_) {
+    lock.unlock();
+    std::optional<LineBlock> block;
+    std::exception_ptr failure;
+    try {
+      block = blocks_.next();
+    } catch (...) {  // handed to the caller at its turn
+      failure = std::current_exception();
+    }
+    lock.lock();
+    failure_ = failure;
+    is_all_read_ = failure || (!block && blocks_.is_end());
+    if (block) waiting_.push_back(std::move(*block));
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return waiting_.size() < kBlocksAheadMax || is_stopped_; });
+  }
+}
+
+std::optional<LineBlock> BlocksAhead::take() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !waiting_.empty() || is_all_read_; });
+  if (waiting_.empty()) {
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    return std::nullopt;
+  }
+  LineBlock block = std::move(waiting_.front());
+  waiting_.pop_front();
+  changed_.notify_all();
+  return block;
+}
+
+std::optional<LineBlock> BlocksAhead::next() {
+  std::optional<LineBlock> block;
+  if (std::exchange(is_first_, false) || (!thread_.joinable() && blocks_.is_end())) {
+    do {
+      block = blocks_.next();
+    } while (!block && !blocks_.is_end());
+  } else {
+    if (!thread_.joinable()) thread_ = std::jthread([this] { read(); });
+    block = take();
+  }
+  is_end_ = !block;
   return block;
 }
 

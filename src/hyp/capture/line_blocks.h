@@ -1,9 +1,14 @@
 // A stream of bytes cut at line ends into blocks of about a megabyte.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "base/error.h"
 #include "hyp/capture/byte_stream.h"
@@ -18,9 +23,17 @@ struct LineBlock {
   bool is_unterminated = false;  // the stream's last line, alone, which had no newline: one was added
 };
 
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+  // The next block. nullopt with is_end() false: nothing more has come for now.
+  virtual std::optional<LineBlock> next() = 0;
+  virtual bool is_end() const = 0;
+};
+
 // One thread; the stream must outlive it. Of a line longer than row_bytes_max its first row_bytes_max + 1 bytes are
 // kept, which is as good for a reject, so memory is bounded by that and a block.
-class LineBlocks {
+class LineBlocks : public BlockSource {
  public:
   static constexpr size_t kBlockBytes = 1 << 20;
 
@@ -29,11 +42,10 @@ class LineBlocks {
 
   // Drops the stream's first `bytes`. False: it ended before.
   bool skip(int64_t bytes);
-  // The next block: shorter where the stream is slow, so that no whole line waits longer than about half a second.
-  // nullopt with is_end() false: nothing more has come for now. When the stream fails, the whole lines before that come
-  // first, then the error.
-  std::optional<LineBlock> next();
-  bool is_end() const { return is_end_; }
+  // Shorter where the stream is slow, so that no whole line waits longer than about half a second. When the stream
+  // fails, the whole lines before that come first, then the error.
+  std::optional<LineBlock> next() override;
+  bool is_end() const override { return is_end_; }
 
  private:
   void fill();
@@ -48,6 +60,30 @@ class LineBlocks {
   bool is_idle_ = false;          // the last read brought nothing
   int64_t waiting_since_us_ = 0;  // when the buffer's first bytes came
   std::optional<Error> error_;
+};
+
+// The same blocks, read (and decompressed) on a thread of their own while the caller works on the one before; for
+// streams that are never idle. A single block is read on the caller's thread.
+class BlocksAhead : public BlockSource {
+ public:
+  explicit BlocksAhead(LineBlocks& blocks) : blocks_(blocks) {}  // must outlive it, and is used by it alone
+  ~BlocksAhead() override;                                       // once the read at hand has ended
+  std::optional<LineBlock> next() override;
+  bool is_end() const override { return is_end_; }
+
+ private:
+  void read();
+  std::optional<LineBlock> take();
+
+  LineBlocks& blocks_;
+  bool is_first_ = true, is_end_ = false;  // the caller's
+
+  std::mutex mutex_;  // of everything below
+  std::condition_variable changed_;
+  std::deque<LineBlock> waiting_;
+  std::exception_ptr failure_;  // of the read after those
+  bool is_all_read_ = false, is_stopped_ = false;
+  std::jthread thread_;
 };
 
 }  // namespace firn::hyp

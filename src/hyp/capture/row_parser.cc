@@ -26,12 +26,13 @@ using iceberg::TypeId;
 constexpr int64_t kTextBytesMax = std::numeric_limits<int32_t>::max();  // Arrow's 32-bit offsets reach no further
 
 // How the fields of an object find their columns. Lines of one source nearly always have their keys in one order, so
-// the key that followed last time is tried first: one comparison of the key with its quotes.
+// the key that followed last time is tried first: one comparison of the key with its quotes and colon.
 struct KeyIndex {
   explicit KeyIndex(const std::vector<std::unique_ptr<ColumnBuilder>>& columns);
 
-  std::vector<std::string> quoted;  // as the scanner meets it; a lone '\n' where only a lookup may find it
-  std::vector<int32_t> next;        // [i + 1]: the column that followed column i; [0]: the first one
+  std::vector<std::string>
+      quoted;                 // with its colon, as the scanner meets it; a lone '\n' where only a lookup may find it
+  std::vector<int32_t> next;  // [i + 1]: the column that followed column i; [0]: the first one
   std::unordered_map<std::string_view, int32_t> by_name;
   std::unordered_map<std::string, int32_t> by_lower_name;
 };
@@ -41,7 +42,7 @@ KeyIndex::KeyIndex(const std::vector<std::unique_ptr<ColumnBuilder>>& columns) :
     const std::string& name = columns[i]->name;
     const bool is_plain = std::none_of(
         name.begin(), name.end(), [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
-    quoted.push_back(is_plain && !name.empty() && !is_hidden_column(name) ? "\"" + name + "\"" : "\n");
+    quoted.push_back(is_plain && !name.empty() && !is_hidden_column(name) ? "\"" + name + "\":" : "\n");
     if (i < columns.size()) next[i] = static_cast<int32_t>(i);
     by_name.emplace(name, static_cast<int32_t>(i));
     by_lower_name.emplace(fold_name(name), static_cast<int32_t>(i));
@@ -137,10 +138,23 @@ bool RowParser::reject_text(const ColumnBuilder& column, std::string_view text, 
                                          excerpt(text), why.empty() ? "" : ": ", why));
 }
 
+// For how many rows to make room at first, as the text's beginning tells.
+int64_t estimate_rows(std::string_view text) {
+  constexpr size_t kSampleBytes = 16 << 10;
+  constexpr int64_t kRowsMax = 64 << 10;
+  const std::string_view sample = text.substr(0, kSampleBytes);
+  const int64_t lines = count_newlines(sample) + 1;
+  if (sample.size() == text.size()) return lines;
+  const int64_t samples = static_cast<int64_t>(text.size() / kSampleBytes) + 1;
+  return std::min(lines * samples + lines * samples / 16, kRowsMax);
+}
+
 ParsedRows RowParser::parse(std::string_view text, const iceberg::Schema& schema) {
   ParsedRows rows;
   const bool all_utf8 = is_valid_utf8(text);
-  root_.reserve(std::count(text.begin(), text.end(), '\n') + 1);
+  const int64_t num_rows = estimate_rows(text);
+  root_.reserve(num_rows);
+  rows.row_offsets.reserve(static_cast<size_t>(num_rows));
   for (LineReader lines(text); lines.next();) {
     line_has_new_columns_ = false;
     reason_.clear();
@@ -208,9 +222,9 @@ bool RowParser::parse_fields(ColumnParser& parser, int depth) {
       if (!scanner_.take_string(key) || !scanner_.key_text(key, key_scratch_, name)) return reject_malformed();
       const auto found = keys.by_name.find(name);
       if (found != keys.by_name.end() && !is_hidden_column(name)) index = predicted = found->second;
+      scanner_.skip_space();
+      if (!scanner_.take(':')) return malformed("expected ':'");
     }
-    scanner_.skip_space();
-    if (!scanner_.take(':')) return malformed("expected ':'");
     scanner_.skip_space();
     if (index >= 0) {
       ColumnParser& child = parser.children[static_cast<size_t>(index)];
@@ -384,6 +398,10 @@ bool RowParser::check_entry_keys(const ColumnParser& parser, int64_t first) {
 bool RowParser::parse_number(ColumnBuilder& column) {
   JsonNumber number;
   if (!scanner_.take_number(number)) return reject_malformed();
+  if (int64_t integer = 0; column.id == TypeId::long_ && number.to_int64(integer)) {
+    column.append(integer);
+    return true;
+  }
   return append_number(column, number);
 }
 

@@ -27,6 +27,7 @@ namespace firn::hyp {
 namespace {
 
 constexpr int64_t kUnsyncedBytesMax = 32 << 20;  // frames held in memory against a failed sync
+constexpr int64_t kHeldBytesMax = 128 << 20;     // and for the flush, as much as that works on at once
 constexpr int64_t kWritebackBytes = 4 << 20;     // the kernel is asked to begin writing so often
 constexpr size_t kWriteBufferBytes = 256 << 10;  // smaller frames are gathered into one write
 
@@ -43,6 +44,14 @@ struct PreparedFrame {
   const Frame* frame = nullptr;  // owned, or of a call that waits for its sync
   std::unique_ptr<Frame> owned;
   SpoolPosition* end = nullptr;  // where that call wants to know it
+  SpoolPosition begin = {};      // once written
+  int64_t size_bytes() const { return static_cast<int64_t>(head.size() + frame->text.size()); }
+};
+
+// A frame that the flush has not passed.
+struct HeldFrame {
+  std::optional<FrameAt> frame;  // nullopt: the flush has it
+  int64_t bytes = 0;
 };
 
 // One call's part in a group commit.
@@ -101,10 +110,12 @@ struct Spool::State {
   SpoolPosition synced;                // all frames before it are durable
   std::deque<SegmentRecord> segments;  // not deleted; the last one is `current` while that is open
   SpoolPosition progress;
-  std::optional<SpoolPosition> committed;  // of the receiver's spool: where its frames end that count
-  SourcePositions saved;                   // as sources.json
-  SourcePositions latest;                  // saved, then what the segments have, unsynced frames included
-  SourcePositions foreign;                 // of the cache's other spools, when this one was opened
+  std::optional<SpoolPosition> committed;   // of the receiver's spool: where its frames end that count
+  SourcePositions saved;                    // as sources.json
+  SourcePositions latest;                   // saved, then what the segments have, unsynced frames included
+  SourcePositions foreign;                  // of the cache's other spools, when this one was opened
+  std::map<SpoolPosition, HeldFrame> held;  // synced ones, by where they begin
+  int64_t held_bytes = 0;
   int64_t next_segment = 1;
   int64_t epoch = 0;
 
@@ -121,7 +132,8 @@ struct Spool::State {
   void close_current();
   void abandon_current();
   void settle_tail();
-  void rebuild_latest();  // requires mutex
+  void rebuild_latest();               // requires mutex
+  void hold(PreparedFrame& prepared);  // requires mutex
 };
 
 // --- opening ---
@@ -299,11 +311,23 @@ void Spool::State::sync_current() {
   SegmentRecord& record = segments.back();
   record.end = current->size_bytes();
   synced = {record.number, record.end};
-  for (const PreparedFrame& prepared : unsynced) {
+  for (PreparedFrame& prepared : unsynced) {
     if (!prepared.frame->source_id.empty()) record.sources[prepared.frame->source_id] = prepared.frame->position;
+    hold(prepared);
   }
   unsynced.clear();
   unsynced_bytes = 0;
+}
+
+// Spares the flush to read it: it is synced, and not changed any more.
+void Spool::State::hold(PreparedFrame& prepared) {
+  if (!prepared.owned) return;
+  const Frame& frame = *prepared.owned;
+  const auto bytes = static_cast<int64_t>(frame.text.size());
+  if (bytes == 0 || frame.is_packed || held_bytes + bytes > kHeldBytesMax) return;
+  const SpoolPosition end{prepared.begin.segment, prepared.begin.offset + prepared.size_bytes()};
+  held_bytes += bytes;
+  held.emplace(prepared.begin, HeldFrame{FrameAt{prepared.begin, end, std::move(*prepared.owned)}, bytes});
 }
 
 void Spool::State::close_current() {
@@ -352,7 +376,7 @@ void Spool::State::write(std::deque<PreparedFrame>& pending, bool wants_sync) {
     PreparedFrame& prepared = unsynced.emplace_back(std::move(pending.front()));
     pending.pop_front();
     const std::string& text = prepared.frame->text;
-    unsynced_bytes += static_cast<int64_t>(prepared.head.size() + text.size());
+    unsynced_bytes += prepared.size_bytes();
     buffer += prepared.head;
     if (text.size() < kWriteBufferBytes) {
       buffer += text;
@@ -364,6 +388,7 @@ void Spool::State::write(std::deque<PreparedFrame>& pending, bool wants_sync) {
     const int64_t end = current->size_bytes() + static_cast<int64_t>(buffer.size());
     std::lock_guard guard(mutex);
     segments.back().end = end;
+    prepared.begin = {segments.back().number, end - prepared.size_bytes()};
     if (prepared.end != nullptr) *prepared.end = {segments.back().number, end};
     if (!prepared.frame->source_id.empty()) latest[prepared.frame->source_id] = prepared.frame->position;
   }
@@ -598,6 +623,12 @@ SpoolPosition Spool::end() {
   return {state.next_segment, 0};
 }
 
+std::optional<FrameAt> Spool::take_held(SpoolPosition begin) {
+  std::lock_guard guard(state_->mutex);
+  const auto found = state_->held.find(begin);
+  return found == state_->held.end() ? std::nullopt : std::exchange(found->second.frame, std::nullopt);
+}
+
 void Spool::advance(SpoolPosition progress) {
   State& state = *state_;
   SourcePositions saved;
@@ -626,6 +657,10 @@ void Spool::advance(SpoolPosition progress) {
     state.progress = progress;
     state.saved = std::move(saved);
     while (!state.segments.empty() && state.segments.front().number < progress.segment) state.segments.pop_front();
+    while (!state.held.empty() && state.held.begin()->first < progress) {
+      state.held_bytes -= state.held.begin()->second.bytes;
+      state.held.erase(state.held.begin());
+    }
     for (const auto& [source, position] : pruned) {
       const auto known = state.latest.find(source);
       if (known != state.latest.end() && known->second.updated_ms == position.updated_ms) state.latest.erase(known);

@@ -63,12 +63,16 @@ struct FrameAt {
   Frame frame;
 };
 
+class Spool;
+
 // Frames of the segments as they were when opened, in order. Descriptors are held, so segments may be deleted
 // meanwhile. A torn or corrupt tail of the last segment ends the reading; corruption before the last segment's tail
 // throws corrupt with segment and offset.
 class SpoolReader {
  public:
   SpoolReader(const std::string& spool_folder, SpoolPosition from, std::optional<SpoolPosition> until = std::nullopt);
+  // For the flush of `spool`: what that still has in memory is taken from there. It must outlive the reader.
+  SpoolReader(Spool& spool, SpoolPosition from, SpoolPosition until);
   ~SpoolReader();
   std::optional<FrameAt> next();
   const std::string& spool_id() const { return spool_id_; }
@@ -106,8 +110,9 @@ class Spool {
   // (P15). If that fails too, throws io: none is acknowledged, and source positions are as before.
   SpoolPosition append(const std::vector<Frame>& frames);
   // As append, without waiting for the sync; what follows in append() or sync() makes it durable. Frames are held in
-  // memory until then, at most about 32 MiB of them. `epoch` is epoch() as the caller found it before its first frame:
-  // both throw io once unsynced frames of that epoch were lost; read again from source_position().
+  // memory until then, at most about 32 MiB of them, and 128 MiB until they are flushed. `epoch` is epoch() as the
+  // caller found it before its first frame: both throw io once unsynced frames of that epoch were lost; read again from
+  // source_position().
   void append_unsynced(Frame frame, int64_t epoch);
   void sync(int64_t epoch);
   int64_t epoch() const;
@@ -133,6 +138,8 @@ class Spool {
   // After rolling: frames before it are in closed, synced segments. While a receiver's frames wait for their commit,
   // the committed end.
   SpoolPosition end();
+  // The synced frame that begins there, if it is still in memory; once.
+  std::optional<FrameAt> take_held(SpoolPosition begin);
   // Once sources.json has the last positions of the segments wholly before `progress`, saves the progress, synced, and
   // then deletes them (P6.3).
   void advance(SpoolPosition progress);

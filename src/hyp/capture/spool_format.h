@@ -78,6 +78,7 @@ class SegmentCursor {
   // known, or where a later frame tells that they had been synced.
   std::optional<DecodedFrame> next();
   int64_t offset() const { return offset_; }  // of the next frame; after nullopt the end of what counts
+  void skip_to(int64_t offset) { offset_ = offset; }
 
  private:
   const Segment& segment_;

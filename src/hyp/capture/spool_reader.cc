@@ -15,6 +15,7 @@ struct SpoolReader::State {
   std::optional<SegmentCursor> cursor;
   SpoolPosition from;
   std::optional<SpoolPosition> until;
+  Spool* holder = nullptr;
 };
 
 SpoolReader::SpoolReader(const std::string& spool_folder, SpoolPosition from, std::optional<SpoolPosition> until)
@@ -24,6 +25,11 @@ SpoolReader::SpoolReader(const std::string& spool_folder, SpoolPosition from, st
   state_->segments = std::make_shared<const std::vector<Segment>>(std::move(segments));
   state_->from = from;
   state_->until = until;
+}
+
+SpoolReader::SpoolReader(Spool& spool, SpoolPosition from, SpoolPosition until)
+    : SpoolReader(spool.folder(), from, until) {
+  state_->holder = &spool;
 }
 
 SpoolReader::~SpoolReader() = default;
@@ -46,6 +52,12 @@ std::optional<FrameAt> SpoolReader::next() {
     for (;;) {
       const SpoolPosition begin{segment.number, state.cursor->offset()};
       if (state.until && begin >= *state.until) return std::nullopt;
+      if (state.holder != nullptr) {
+        if (auto held = state.holder->take_held(begin)) {
+          state.cursor->skip_to(held->end.offset);
+          return held;
+        }
+      }
       std::optional<DecodedFrame> frame = state.cursor->next();
       if (!frame) break;
       if (frame->kind != FrameKind::rows) continue;

@@ -29,8 +29,13 @@ int64_t count_nan(const arrow::Array& array) {
 // The first eight bytes as a number that orders as they do; short strings end in zeros.
 uint64_t prefix_of(std::string_view bytes) {
   uint64_t prefix = 0;
-  std::memcpy(&prefix, bytes.data(), std::min<size_t>(bytes.size(), sizeof(prefix)));
-  return __builtin_bswap64(prefix);
+  if (bytes.size() >= sizeof(prefix)) {
+    std::memcpy(&prefix, bytes.data(), sizeof(prefix));
+    return __builtin_bswap64(prefix);
+  }
+  if (bytes.empty()) return 0;
+  for (const char c : bytes) prefix = prefix << 8 | static_cast<uint8_t>(c);
+  return prefix << (8 * (sizeof(prefix) - bytes.size()));
 }
 
 // The chunk's bounds over all row groups; nullopt where any group with values lacks them.
@@ -74,8 +79,9 @@ MetricsMode MetricsMode::parse(std::string_view text, std::string_view property)
 }
 
 void ColumnMetrics::ByteBounds::add(const arrow::BinaryArray& values) {
+  const bool has_nulls = values.null_count() > 0;
   for (int64_t i = 0; i < values.length(); ++i) {
-    if (values.IsNull(i)) continue;
+    if (has_nulls && values.IsNull(i)) continue;
     const std::string_view value = values.GetView(i);
     const uint64_t prefix = prefix_of(value);
     if (!lower_) {

@@ -1,5 +1,6 @@
 #include "hyp/cache/row_id.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
@@ -35,6 +36,17 @@ TEST(RowId, CoversNestedValues) {
        {2, "l", false, Type::list_of(5, false, of(TypeId::long_))}});
   EXPECT_EQ(row_id(R"({"s":{"q":0.5,"p":5},"l":[1,null]})", schema),
             "d094a018652924db145a3a95ec2fce42c2ac39b168c335de510539453ec776bf");
+}
+
+TEST(RowId, CoversLongNamesAndTextsAndValuesOfEachKind) {
+  const iceberg::Schema schema({{1, "yes", false, of(TypeId::boolean_)},
+                                {2, "t", false, of(TypeId::timestamptz)},
+                                {3, "sixteen_____", false, of(TypeId::string)},
+                                {4, "a_name_of_more_than_a_word_or_two", false, of(TypeId::double_)}});
+  const std::string line = fmt::format(
+      R"({{"yes":true,"t":"2013-01-01T00:00:00Z","sixteen_____":"{}","a_name_of_more_than_a_word_or_two":-0.5}})",
+      std::string(3000, 'x'));
+  EXPECT_EQ(row_id(line, schema), "7d863354bc5273bf75d3eb3784d75e1e9bd3d2a6bbdfdcfd3144609e01b143b3");
 }
 
 TEST(RowId, StaysWhenColumnsAreReorderedAddedOrPromoted) {

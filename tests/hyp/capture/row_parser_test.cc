@@ -71,6 +71,22 @@ TEST(RowParser, GoodRowsAreKeptAndBadOnesNamedByLine) {
   EXPECT_THAT(rows.rejected[1].reason, HasSubstr("malformed JSON at byte 7: the line ends too early"));
 }
 
+TEST(RowParser, KeysThatDifferInOneByteAreToldApartWhereverItIs) {
+  for (size_t size = 1; size <= 26; ++size) {
+    for (size_t at = 0; at < size; ++at) {
+      const std::string one(size, 'k');
+      std::string other = one;
+      other[at] = 'x';
+      // The first key of a line is looked for where the line before had it.
+      const ParsedRows rows = parse(fmt::format("{{\"{0}\":1,\"{1}\":2}}\n{{\"{1}\":4,\"{0}\" : 3}}\n", one, other),
+                                    schema_of({{one, "long"}, {other, "long"}}));
+      ASSERT_EQ(rows.batch->num_rows(), 2) << one << " " << other;
+      EXPECT_EQ(cell(rows, one, 0) + cell(rows, other, 0) + cell(rows, one, 1) + cell(rows, other, 1), "1234")
+          << one << " " << other;
+    }
+  }
+}
+
 TEST(RowParser, NoTextIsNoRows) {
   EXPECT_EQ(parse("", schema_of({{"a", "long"}})).batch->num_rows(), 0);
   EXPECT_EQ(parse("\n\r\n \n", schema_of({{"a", "long"}})).batch->num_rows(), 0);

@@ -340,6 +340,35 @@ TEST(Spool, AFullSegmentIsFollowedByTheNext) {
   EXPECT_EQ(texts_of(*Spool::open(root.path())), expected);
 }
 
+TEST(Spool, TheFlushGetsWhatIsStillInMemoryAsTheFilesHaveIt) {
+  TempFolder root;
+  const auto spool = Spool::open(root.path(), 1 << 20);
+  const int64_t epoch = spool->epoch();
+  for (int i = 0; i < 20; ++i) {
+    Frame frame = make_frame(std::string(200'000, static_cast<char>('a' + i)), "file:d:x", i);
+    frame.first_line = 10 + i;
+    spool->append_unsynced(std::move(frame), epoch);
+    if (i % 7 == 0) spool->append({make_frame("{}")});
+  }
+  const SpoolPosition end = spool->end();
+  for (int time = 0; time < 2; ++time) {  // the second time all must come from the files
+    SpoolReader from_files(spool->folder(), {});
+    SpoolReader reader(*spool, {}, end);
+    while (const auto expected = from_files.next()) {
+      const auto at = reader.next();
+      ASSERT_TRUE(at);
+      EXPECT_EQ(at->begin, expected->begin);
+      EXPECT_EQ(at->end, expected->end);
+      EXPECT_EQ(at->frame.dataset, expected->frame.dataset);
+      EXPECT_EQ(at->frame.source_id, expected->frame.source_id);
+      EXPECT_EQ(at->frame.position.bytes, expected->frame.position.bytes);
+      EXPECT_EQ(at->frame.first_line, expected->frame.first_line);
+      EXPECT_TRUE(at->frame.text == expected->frame.text);
+    }
+    EXPECT_FALSE(reader.next());
+  }
+}
+
 TEST(Spool, ManyThreadsShareSyncsAndNothingIsLost) {
   TempFolder root;
   const auto spool = Spool::open(root.path(), 4000);
