@@ -324,7 +324,8 @@ void Spool::State::hold(PreparedFrame& prepared) {
   if (!prepared.owned) return;
   const Frame& frame = *prepared.owned;
   const auto bytes = static_cast<int64_t>(frame.text.size());
-  if (bytes == 0 || frame.is_packed || held_bytes + bytes > kHeldBytesMax) return;
+  const bool is_as_read = !frame.is_packed && frame.row_member.empty();
+  if (bytes == 0 || !is_as_read || held_bytes + bytes > kHeldBytesMax) return;
   const SpoolPosition end{prepared.begin.segment, prepared.begin.offset + prepared.size_bytes()};
   held_bytes += bytes;
   held.emplace(prepared.begin, HeldFrame{FrameAt{prepared.begin, end, std::move(*prepared.owned)}, bytes});

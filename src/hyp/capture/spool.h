@@ -52,11 +52,13 @@ struct Frame {
   int64_t first_line = 1;   // number of the first line in its source, blank lines counted
   std::string batch_id;     // UUIDv7; its time is the ingest time
   std::string text;         // NDJSON, each line ended by '\n'; may be empty (a position alone)
-  bool is_packed = false;   // `text` is as pack_frame() left it; never of a frame that was read
+  // What stands for more of the text than is in it. Never of a frame that was read: there the text has it all.
+  std::string row_member;  // `"name":value`, which each row has as its first member; the lines are then JSON objects
+  bool is_packed = false;  // `text` is as packed_text() made it
 };
 
-// Compresses the text, quickly, where that makes it smaller: the disk is then slower than the processor. Any thread.
-void pack_frame(Frame& frame);
+// The text compressed, quickly; nullopt where that makes it no smaller. Any thread.
+std::optional<std::string> packed_text(std::string_view text);
 
 struct FrameAt {
   SpoolPosition begin, end;  // end: the next frame's place in the same segment

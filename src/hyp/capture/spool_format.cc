@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -113,7 +114,8 @@ bool decode_payload_head(Taker& taker, DecodedFrame& out) {
       out.start.is_whole = taker.take<uint8_t>() != 0;
       break;
     case FrameKind::rows:
-    case FrameKind::packed: {
+    case FrameKind::packed:
+    case FrameKind::marked: {
       Frame& frame = out.frame;
       frame.dataset = taker.take_text();
       frame.source = taker.take_text();
@@ -124,6 +126,11 @@ bool decode_payload_head(Taker& taker, DecodedFrame& out) {
       frame.position.done = taker.take<uint8_t>() != 0;
       frame.position.updated_ms = taker.take<int64_t>();
       frame.first_line = taker.take<int64_t>();
+      frame.is_packed = out.kind == FrameKind::packed;
+      if (out.kind == FrameKind::marked) {
+        frame.row_member = taker.take_text();
+        frame.is_packed = taker.take<uint8_t>() != 0;
+      }
       break;
     }
     case FrameKind::end:
@@ -162,7 +169,7 @@ bool was_synced(const Segment& segment, int64_t offset) {
   for (int64_t at = 1; at + kFrameHeadBytes + kPayloadBytesMin <= static_cast<int64_t>(bytes.size()); ++at) {
     const char* head = bytes.data() + at;
     if (head[kFrameHeadBytes] != static_cast<char>(kFrameVersion) || head[kFrameHeadBytes + 1] < 1 ||
-        head[kFrameHeadBytes + 1] > 4) {
+        head[kFrameHeadBytes + 1] > static_cast<char>(FrameKind::marked)) {
       continue;
     }
     uint32_t size = 0;
@@ -217,7 +224,11 @@ std::string encode_end(SpoolPosition synced) {
 }
 
 std::string encode_rows_head(const Frame& frame, SpoolPosition synced) {
-  std::string out = begin_payload(frame.is_packed ? FrameKind::packed : FrameKind::rows, synced);
+  const bool is_marked = !frame.row_member.empty();
+  std::string out = begin_payload(is_marked         ? FrameKind::marked
+                                  : frame.is_packed ? FrameKind::packed
+                                                    : FrameKind::rows,
+                                  synced);
   put_text(out, frame.dataset);
   put_text(out, frame.source);
   put_text(out, frame.source_id);
@@ -227,6 +238,10 @@ std::string encode_rows_head(const Frame& frame, SpoolPosition synced) {
   put(out, static_cast<uint8_t>(frame.position.done));
   put(out, frame.position.updated_ms);
   put(out, frame.first_line);
+  if (is_marked) {
+    put_text(out, frame.row_member);
+    put(out, static_cast<uint8_t>(frame.is_packed));
+  }
   if (out.size() + frame.text.size() > kTextBytesMax) {
     fail(ErrorKind::invalid_argument, "a frame of {} bytes for dataset {}: cut it", frame.text.size(), frame.dataset);
   }
@@ -234,19 +249,44 @@ std::string encode_rows_head(const Frame& frame, SpoolPosition synced) {
   return out;
 }
 
-void pack_frame(Frame& frame) {
+std::string with_row_member(std::string_view text, std::string_view member) {
+  constexpr std::string_view kSpace = " \t\r";
+  std::string out;
+  const auto lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  out.reserve(text.size() + lines * (member.size() + 1));
+  while (!text.empty()) {
+    const size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, size);
+    text.remove_prefix(size);
+    const size_t brace = line.find_first_not_of(kSpace);
+    if (brace == std::string_view::npos || line[brace] != '{') {  // a blank line
+      out += line;
+      continue;
+    }
+    const size_t first = std::min(line.find_first_not_of(kSpace, brace + 1), line.size());
+    out += '{';
+    out += member;
+    if (first < line.size() && line[first] != '}') out += ',';
+    out += line.substr(first);
+  }
+  return out;
+}
+
+std::optional<std::string> packed_text(std::string_view text) {
+  constexpr size_t kKeptBytesMax = 2 << 20;
   struct Free {
     void operator()(ZSTD_CCtx* context) const { ::ZSTD_freeCCtx(context); }
   };
   thread_local const std::unique_ptr<ZSTD_CCtx, Free> context(::ZSTD_createCCtx());
-  if (context == nullptr || frame.is_packed || frame.text.size() > kTextBytesMax) return;
-  std::string packed(::ZSTD_compressBound(frame.text.size()), '\0');
-  const size_t size = ::ZSTD_compressCCtx(context.get(), packed.data(), packed.size(), frame.text.data(),
-                                          frame.text.size(), kPackLevel);
-  if (::ZSTD_isError(size) != 0 || size >= frame.text.size()) return;
-  frame.text.assign(packed, 0, size);
-  frame.text.shrink_to_fit();
-  frame.is_packed = true;
+  thread_local std::string kept;  // of texts of the usual size, since new memory costs as much as a copy
+  if (context == nullptr || text.size() > kTextBytesMax) return std::nullopt;
+  std::string once;
+  const size_t bound = ::ZSTD_compressBound(text.size());
+  std::string& out = bound <= kKeptBytesMax ? kept : once;
+  if (out.size() < bound) out.resize(bound);
+  const size_t size = ::ZSTD_compressCCtx(context.get(), out.data(), out.size(), text.data(), text.size(), kPackLevel);
+  if (::ZSTD_isError(size) != 0 || size >= text.size()) return std::nullopt;
+  return out.substr(0, size);
 }
 
 std::string segment_path(const std::string& folder, int64_t number) {
@@ -377,7 +417,8 @@ std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, i
     is_head_whole = decode_payload_head(taker, frame);
   }
   uint32_t actual = crc32c(payload);
-  if (is_head_whole && (frame.kind == FrameKind::rows || frame.kind == FrameKind::packed)) {
+  const bool has_text = is_head_whole && frame.kind != FrameKind::start && frame.kind != FrameKind::end;
+  if (has_text) {
     frame.frame.text.assign(taker.rest);
     if (payload.size() < size) {
       const std::string rest = read_at(segment, offset + kFrameHeadBytes + static_cast<int64_t>(payload.size()),
@@ -392,8 +433,10 @@ std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, i
          offset, static_cast<int>(payload[0]), kFrameVersion);
   }
   if (!is_head_whole) return std::nullopt;
-  if (frame.kind == FrameKind::packed) {
-    frame.frame.text = unpacked(frame.frame.text, segment, offset);
+  if (has_text) {
+    Frame& rows = frame.frame;
+    if (std::exchange(rows.is_packed, false)) rows.text = unpacked(rows.text, segment, offset);
+    if (!rows.row_member.empty()) rows.text = with_row_member(rows.text, std::exchange(rows.row_member, {}));
     frame.kind = FrameKind::rows;
   }
   return frame;

@@ -8,6 +8,8 @@
 //     rows   dataset, source, source id, batch id (u32 length and bytes each), i64 position bytes, i64 lines, u8 done,
 //            i64 updated_ms, i64 first line, text to the payload's end
 //     packed as rows, the text as one zstd frame that tells its size
+//     marked as rows, with a member (u32 length and bytes) that each line's object has first, and a u8 whether the text
+//            is packed, before the text
 //     end    nothing: written when a spool is closed in order
 // Integers are little-endian.
 #pragma once
@@ -22,7 +24,7 @@
 
 namespace firn::hyp {
 
-enum class FrameKind : uint8_t { start = 1, rows = 2, end = 3, packed = 4 };
+enum class FrameKind : uint8_t { start = 1, rows = 2, end = 3, packed = 4, marked = 5 };
 
 struct SegmentStart {
   int64_t previous_segment = 0;
@@ -34,6 +36,8 @@ std::string encode_start(const SegmentStart& start, SpoolPosition synced);
 std::string encode_end(SpoolPosition synced);
 // All of the frame but its text, which follows.
 std::string encode_rows_head(const Frame& frame, SpoolPosition synced);
+// The text with `member`, `"name":value`, as the first of each line's object.
+std::string with_row_member(std::string_view text, std::string_view member);
 
 struct DecodedFrame {
   FrameKind kind = FrameKind::end;
@@ -66,8 +70,9 @@ std::optional<Segment> open_segment(const std::string& folder, int64_t number); 
 // that were not flushed is missing.
 std::vector<Segment> open_segments(const std::string& folder);
 
-// The frame at `offset`, or nullopt if none ends before `limit` with its checksum right. One that is packed comes as
-// rows. Throws unsupported for another version, corrupt where the checksum is right and the packed text is not.
+// The frame at `offset`, or nullopt if none ends before `limit` with its checksum right. One that is packed or marked
+// comes as rows. Throws unsupported for another version, corrupt where the checksum is right and the packed text is
+// not.
 std::optional<DecodedFrame> read_frame(const Segment& segment, int64_t offset, int64_t limit);
 
 // Frames of one segment from `offset` on.

@@ -97,40 +97,50 @@ asio::ip::address plain_address(const asio::ip::address& address) {
 }
 
 // Cancels what a stream waits for when its time is over. The stream's own limit would close it, and leave the client
-// without an answer. Of the stream's strand.
+// without an answer. One for all waits of a stream: what ends in time leaves the timer running, which then finds that a
+// later end counts and goes on to it, so that a wait costs no timer. Of the stream's strand.
 class TimeLimit {
  public:
-  explicit TimeLimit(beast::tcp_stream& stream) : timer_(stream.get_executor()), shared_(std::make_shared<Shared>()) {
-    shared_->stream = &stream;
+  explicit TimeLimit(beast::tcp_stream& stream) : shared_(std::make_shared<Shared>(stream)) {}
+  ~TimeLimit() {
+    shared_->stream = nullptr;
+    shared_->timer.cancel();
   }
-  ~TimeLimit() { shared_->stream = nullptr; }
   TimeLimit(const TimeLimit&) = delete;
   TimeLimit& operator=(const TimeLimit&) = delete;
 
   void start(Milliseconds time) {
-    const uint64_t turn = ++shared_->turn;
     shared_->has_passed = false;
-    timer_.expires_after(time);
-    timer_.async_wait([shared = shared_, turn](const beast::error_code& error) {  // may run after this is gone
-      if (error || shared->stream == nullptr || shared->turn != turn) return;
+    shared_->ends_at = Clock::now() + time;
+    if (shared_->ends_at < shared_->wakes_at) wait(shared_);
+  }
+  void stop() { shared_->ends_at = Clock::time_point::max(); }
+  bool has_passed() const { return shared_->has_passed; }
+
+ private:
+  using Clock = asio::steady_timer::clock_type;
+  struct Shared {
+    explicit Shared(beast::tcp_stream& limited) : timer(limited.get_executor()), stream(&limited) {}
+    asio::steady_timer timer;
+    beast::tcp_stream* stream;
+    Clock::time_point ends_at = Clock::time_point::max();   // of what is limited now; max: nothing is
+    Clock::time_point wakes_at = Clock::time_point::max();  // of the timer; max: it does not run
+    bool has_passed = false;
+  };
+  static void wait(const std::shared_ptr<Shared>& shared) {
+    shared->wakes_at = shared->ends_at;
+    shared->timer.expires_at(shared->ends_at);
+    shared->timer.async_wait([shared](const beast::error_code& error) {  // may run after the limit is gone
+      if (error || shared->stream == nullptr) return;
+      shared->wakes_at = Clock::time_point::max();
+      if (shared->ends_at == Clock::time_point::max()) return;
+      if (Clock::now() < shared->ends_at) return wait(shared);
+      shared->ends_at = Clock::time_point::max();
       shared->has_passed = true;
       shared->stream->cancel();
     });
   }
-  void stop() {
-    ++shared_->turn;
-    timer_.cancel();
-  }
-  bool has_passed() const { return shared_->has_passed; }
-
- private:
-  struct Shared {
-    beast::tcp_stream* stream = nullptr;
-    uint64_t turn = 0;
-    bool has_passed = false;
-  };
-  asio::steady_timer timer_;
-  std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<Shared> shared_;
 };
 
 // An answer that is waited for. Of the connection's strand, and gone with it.
@@ -327,28 +337,64 @@ struct HttpServer::State {
     }
   }
 
+  // For what is left of a request's time, and no longer than it may be still. False: nothing is left.
+  bool limit_body_read(TimeLimit& limit, Exchange& exchange) {
+    const int64_t left_ms = (exchange.started_us + options.request_ms_max * 1000 - steady_us()) / 1000;
+    if (left_ms > 0) {
+      limit.start(Milliseconds(std::min(left_ms, options.idle_ms_max)));
+    } else {
+      refuse(exchange, 408, "the request took too long");
+    }
+    return left_ms > 0;
+  }
+
+  // One whose length is not known, through the parser.
   template <class Stream>
-  asio::awaitable<void> receive_body(Stream& stream, beast::flat_buffer& buffer, Parser& parser, BodyShare& share,
-                                     TimeLimit& limit, Exchange& exchange) {
+  asio::awaitable<void> receive_chunks(Stream& stream, beast::flat_buffer& buffer, Parser& parser, BodyShare& share,
+                                       TimeLimit& limit, Exchange& exchange) {
     beast::error_code error;
-    const int64_t deadline_us = exchange.started_us + options.request_ms_max * 1000;
     parser.eager(true);
     while (!error && !parser.is_done()) {
-      const int64_t left_ms = (deadline_us - steady_us()) / 1000;
-      if (left_ms <= 0) co_return refuse(exchange, 408, "the request took too long");
-      limit.start(Milliseconds(std::min(left_ms, options.idle_ms_max)));
+      if (!limit_body_read(limit, exchange)) co_return;
       co_await http::async_read_some(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+      limit.stop();
       exchange.served.body_bytes = static_cast<int64_t>(parser.get().body().size());
       if (!share.grow_to(exchange.served.body_bytes)) co_return refuse_full(exchange);
     }
-    limit.stop();
     if (error) co_return note_error(exchange, error, limit, "body");
     exchange.request.body = std::move(parser.get().body());
   }
 
+  // One whose length is known: right to where it stays, in pieces as long as they come. Those that the parser reads are
+  // as long as its buffer, which is one for heads.
+  template <class Stream>
+  asio::awaitable<void> receive_body(Stream& stream, beast::flat_buffer& buffer, size_t length, TimeLimit& limit,
+                                     Exchange& exchange) {
+    constexpr size_t kPieceBytes = 256 << 10;  // made ready at once: who announces a body may never send it
+    std::string& body = exchange.request.body;
+    body.reserve(length);
+    size_t filled = std::min(length, buffer.size());
+    body.assign(static_cast<const char*>(buffer.data().data()), filled);
+    buffer.consume(filled);
+    exchange.served.body_bytes = static_cast<int64_t>(filled);
+    beast::error_code error;
+    while (!error && filled < length) {
+      if (filled == body.size()) body.resize(std::min(length, filled + kPieceBytes));
+      if (!limit_body_read(limit, exchange)) co_return;
+      const size_t count = co_await stream.async_read_some(asio::buffer(body.data() + filled, body.size() - filled),
+                                                           asio::redirect_error(asio::use_awaitable, error));
+      limit.stop();
+      filled += count;
+      exchange.served.body_bytes = static_cast<int64_t>(filled);
+    }
+    if (error == asio::error::eof) error = http::error::partial_message;
+    if (error) co_return note_error(exchange, error, limit, "body");
+  }
+
   // Until a request is there, or refused, or nobody waits any more.
   template <class Stream>
-  asio::awaitable<void> receive(Stream& stream, beast::flat_buffer& buffer, BodyShare& share, Exchange& exchange) {
+  asio::awaitable<void> receive(Stream& stream, beast::flat_buffer& buffer, TimeLimit& limit, BodyShare& share,
+                                Exchange& exchange) {
     beast::tcp_stream& socket = beast::get_lowest_layer(stream);
     ReadingScope reading(*this, socket);
     if (stopping) {
@@ -356,12 +402,11 @@ struct HttpServer::State {
       co_return;
     }
     beast::error_code error;
-    TimeLimit limit(socket);
-    socket.expires_never();
     if (buffer.size() == 0) {
       limit.start(Milliseconds(options.idle_ms_max));
       const size_t count =
           co_await stream.async_read_some(buffer.prepare(4096), asio::redirect_error(asio::use_awaitable, error));
+      limit.stop();
       buffer.commit(count);
       if (error || count == 0) {  // no request began
         exchange.is_gone = true;
@@ -404,12 +449,16 @@ struct HttpServer::State {
     }
     if (!parser.get()[http::field::expect].empty() && parser.get().version() >= 11) {
       http::response<http::empty_body> go_on(http::status::continue_, 11);
-      socket.expires_after(Milliseconds(options.idle_ms_max));
+      limit.start(Milliseconds(options.idle_ms_max));
       co_await http::async_write(stream, go_on, asio::redirect_error(asio::use_awaitable, error));
-      socket.expires_never();
+      limit.stop();
       if (error) co_return leave(exchange, "the peer went away");
     }
-    co_await receive_body(stream, buffer, parser, share, limit, exchange);
+    if (parser.content_length()) {
+      co_await receive_body(stream, buffer, static_cast<size_t>(announced), limit, exchange);
+    } else {
+      co_await receive_chunks(stream, buffer, parser, share, limit, exchange);
+    }
   }
 
   asio::awaitable<HttpResponse> answer(HttpRequest& request) {
@@ -439,11 +488,12 @@ struct HttpServer::State {
   asio::awaitable<void> serve_requests(Stream& stream, const HttpRequest& blank) {
     beast::tcp_stream& socket = beast::get_lowest_layer(stream);
     beast::flat_buffer buffer(kBufferBytesMax);
+    TimeLimit limit(socket);
     for (bool keep_alive = true; keep_alive;) {
       Exchange exchange;
       exchange.request = blank;
       BodyShare share{*this};
-      co_await receive(stream, buffer, share, exchange);
+      co_await receive(stream, buffer, limit, share, exchange);
       if (exchange.is_gone) {
         if (!exchange.served.problem.empty()) tell(exchange);
         break;
@@ -461,15 +511,16 @@ struct HttpServer::State {
       auto response = to_beast(std::move(answered), keep_alive);
       if (exchange.request.method == "HEAD") response.body().clear();  // its length stays in the header
       beast::error_code error;
-      socket.expires_after(Milliseconds(options.idle_ms_max));
+      limit.start(Milliseconds(options.idle_ms_max));
       co_await http::async_write(stream, response, asio::redirect_error(asio::use_awaitable, error));
+      limit.stop();
       if (error) exchange.served.problem = "the peer went away before its answer";
       tell(exchange);
       if (error) co_return;
       if (exchange.refusal && !keep_alive) {
         co_await drain(socket);
       } else if (exchange.refusal) {
-        keep_alive = co_await discard_body(stream, buffer, exchange);
+        keep_alive = co_await discard_body(stream, buffer, limit, exchange);
       }
     }
     co_await say_goodbye(stream);
@@ -478,11 +529,10 @@ struct HttpServer::State {
   // Past the body of a request that was refused by its head: a new connection would cost both sides more. False: the
   // client does not send it.
   template <class Stream>
-  asio::awaitable<bool> discard_body(Stream& stream, beast::flat_buffer& buffer, const Exchange& exchange) {
+  asio::awaitable<bool> discard_body(Stream& stream, beast::flat_buffer& buffer, TimeLimit& limit,
+                                     const Exchange& exchange) {
     beast::tcp_stream& socket = beast::get_lowest_layer(stream);
     const ReadingScope reading(*this, socket);
-    TimeLimit limit(socket);
-    socket.expires_never();
     beast::error_code error;
     const int64_t deadline_us = exchange.started_us + options.request_ms_max * 1000;
     for (auto left = static_cast<size_t>(*exchange.unread_bytes);;) {
@@ -495,6 +545,7 @@ struct HttpServer::State {
       limit.start(Milliseconds(std::min(left_ms, options.idle_ms_max)));
       const size_t count =
           co_await stream.async_read_some(buffer.prepare(65536), asio::redirect_error(asio::use_awaitable, error));
+      limit.stop();
       buffer.commit(count);
     }
   }

@@ -4,11 +4,11 @@
 
 #include "base/civil_time.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/uri.h"
 #include "hyp/capture/byte_stream.h"
+#include "hyp/receiver/body_digest.h"
 #include "hyp/receiver/rows.h"
 
 namespace firn::hyp {
@@ -371,8 +371,15 @@ void Endpoint::receive(HttpRequest& request, const std::shared_ptr<Note>& note, 
   if (body.refusal) return answer(std::move(*body.refusal));
   const RowMark mark{config.gateway_column, note->gateway, 2 * std::min(config.body_bytes_max, INT64_MAX / 2)};
   ReceivedBatch& batch = note->batch;
-  ReceivedRows rows = note->is_batch ? receive_rows(body.text, mark, parts_.config.dataset(batch.dataset).row_bytes_max)
-                                     : mark_rows(body.text, mark);
+  ReceivedRows rows;
+  if (note->is_batch) {
+    batch.digest = body_digest(body.text);
+    batch.row_member = row_member(mark);
+    rows = receive_rows(std::move(body.text), mark, parts_.config.dataset(batch.dataset).row_bytes_max);
+  } else {
+    rows = mark_rows(body.text, mark);
+  }
+  body.text = {};
   if (rows.is_too_long) {
     return answer(error_answer(
         413, fmt::format("the rows with the gateway's column are longer than {} bytes", mark.text_bytes_max)));
@@ -386,8 +393,6 @@ void Endpoint::receive(HttpRequest& request, const std::shared_ptr<Note>& note, 
   }
   if (batch.range.reset && rows.rows > 0)
     return answer(error_answer(400, fmt::format("{}: a reset has no rows", kSeqRangeHeader)));
-  batch.digest = to_hex(sha256(body.text));
-  body.text = {};
   const int64_t more_bytes = static_cast<int64_t>(rows.text.size()) - body.held_bytes;
   if (more_bytes > 0 && request.reserve && !request.reserve(more_bytes))
     return answer(busy_answer(503, "too many bodies are being received", 1));

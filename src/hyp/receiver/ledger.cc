@@ -1,5 +1,9 @@
 #include "hyp/receiver/ledger.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -14,6 +18,7 @@
 #include "base/log.h"
 #include "hyp/cache/table_opens.h"
 #include "hyp/capture/spool_committed.h"
+#include "io/local.h"
 #include "io/sqlite.h"
 
 namespace firn::hyp {
@@ -35,9 +40,10 @@ constexpr const char* kTables = R"(
   pragma user_version = 1;
   commit)";
 
-// The log's pages are written into the database once they are so many (32 MiB), which costs the commit that does it two
+// The log's pages are written into the database once they are so many (4 MiB), which costs the commit that does it two
 // syncs more.
-constexpr const char* kSettings = "pragma wal_autocheckpoint = 8000; pragma cache_size = -16384";
+constexpr const char* kSettings = "pragma wal_autocheckpoint = 1000; pragma cache_size = -16384";
+constexpr int64_t kLogBytes = 5 << 20;  // those pages, with their heads, and some more of the commit that is past them
 
 Sha256Digest key_of(const ReceivedBatch& batch) { return sha256(batch.batch_id + '\0' + batch.digest); }
 
@@ -89,7 +95,7 @@ struct Ledger::State {
   std::optional<Stream> find_stream(const std::string& stream);
   std::optional<int64_t> find_open(int64_t stream_id, const std::string& open_id);
   int64_t& num_streams_of(const std::string& gateway);
-  void advance(const Stream& stream, const ReceivedBatch& batch);
+  void advance(const Stream& stream, const ReceivedBatch& batch, bool is_new_open);
   void forget_lowest_open(int64_t stream_id, const std::string& kept_open);
 };
 
@@ -139,14 +145,16 @@ void Ledger::State::forget_lowest_open(int64_t stream_id, const std::string& kep
   delete_open.with(stream_id, open_id).run();
 }
 
-void Ledger::State::advance(const Stream& stream, const ReceivedBatch& batch) {
+void Ledger::State::advance(const Stream& stream, const ReceivedBatch& batch, bool is_new_open) {
   // What is below the new last number comes again, with the ids that it had.
   if (batch.range.reset) delete_batches.with(stream.id).run();
   set_open.with(stream.id, batch.open_id, batch.range.until).run();
-  count_opens.with(stream.id);
-  int64_t opens = 0;
-  while (count_opens.step()) opens = count_opens.integer(0);
-  for (; opens > static_cast<int64_t>(kOpensKept); --opens) forget_lowest_open(stream.id, batch.open_id);
+  if (is_new_open) {
+    count_opens.with(stream.id);
+    int64_t opens = 0;
+    while (count_opens.step()) opens = count_opens.integer(0);
+    for (; opens > static_cast<int64_t>(kOpensKept); --opens) forget_lowest_open(stream.id, batch.open_id);
+  }
   set_batch.with(stream.id, stream.batches % kBatchesKept, key_of(batch), now_ms()).run();
   count_batch.with(stream.id).run();
 }
@@ -166,6 +174,20 @@ Ledger::Ledger(const std::string& path, int64_t gateway_streams_max)
 }
 
 Ledger::~Ledger() = default;
+
+void Ledger::make_log_ready() noexcept {
+  const std::string path = path_ + "-wal";
+  const Descriptor log(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  struct stat info;
+  if (!log || ::fstat(log.get(), &info) != 0) return;
+  const std::vector<char> zeros(256 << 10);
+  for (int64_t end = info.st_size; end < kLogBytes;) {
+    const ssize_t wrote = ::pwrite(log.get(), zeros.data(), zeros.size(), end);
+    if (wrote <= 0) break;  // it is for the speed alone
+    end += wrote;
+  }
+  if (::fdatasync(log.get()) != 0) spdlog::debug("{}: {}", path, std::strerror(errno));
+}
 
 SpoolPosition Ledger::committed() const {
   SqliteStatement& select = state_->select_committed;
@@ -225,7 +247,7 @@ ReceiveResult Ledger::decide(const ReceivedBatch& batch) {
     state.has_new_stream = true;
     stream = state.find_stream(batch.stream);
   }
-  state.advance(*stream, batch);
+  state.advance(*stream, batch, !last);
   return {};
 }
 

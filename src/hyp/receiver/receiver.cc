@@ -1,6 +1,7 @@
 #include "hyp/receiver/receiver.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
@@ -27,6 +28,11 @@ using Outcome = ReceiveResult::Outcome;
 // against a failed sync.
 constexpr int64_t kGroupBytesMax = 32 << 20;
 constexpr size_t kGroupBatchesMax = 4096;
+// Where a sync costs more than what it writes, a group waits for those who are likely to send at once: as many as the
+// last one had, and found waiting behind it. Without that each group would meet one half of them, and the other half
+// would wait for two. No longer than a part of what a group takes, and not with so much to write.
+constexpr int64_t kGatherBytesMax = 1 << 20;
+constexpr int64_t kGatherShare = 2;
 constexpr int64_t kForgetEveryMs = 60'000;
 constexpr const char* kUnfinishedPrefix = ".new-";
 
@@ -82,17 +88,6 @@ void begin_above_markers(const Cache& cache, Spool& spool) {
   }
 }
 
-Frame make_received_frame(const ReceivedBatch& batch, std::string text, int64_t first_line) {
-  Frame frame;
-  frame.dataset = batch.dataset;
-  frame.source = batch.gateway;
-  frame.position.updated_ms = now_ms();
-  frame.first_line = first_line;
-  frame.batch_id = uuid_v7(frame.position.updated_ms);
-  frame.text = std::move(text);
-  return frame;
-}
-
 // The batch's lines, in frames of the usual size, packed. Takes the text.
 std::vector<Frame> make_received_frames(ReceivedBatch& batch) {
   constexpr size_t kBytes = LineBlocks::kBlockBytes;
@@ -106,12 +101,24 @@ std::vector<Frame> make_received_frames(ReceivedBatch& batch) {
       if (newline == std::string::npos || newline < begin) newline = text.find('\n', begin + kBytes);
       if (newline != std::string::npos) end = newline + 1;
     }
-    const bool is_last = end == text.size();
-    const int64_t lines = is_last ? 0 : std::count(text.begin() + begin, text.begin() + end, '\n');
-    std::string part = begin == 0 && is_last ? std::move(text) : text.substr(begin, end - begin);
-    pack_frame(frames.emplace_back(make_received_frame(batch, std::move(part), line)));
-    if (is_last) break;
-    line += lines;
+    const std::string_view part = std::string_view(text).substr(begin, end - begin);
+    Frame& frame = frames.emplace_back();
+    frame.dataset = batch.dataset;
+    frame.source = batch.gateway;
+    frame.position.updated_ms = now_ms();
+    frame.first_line = line;
+    frame.batch_id = uuid_v7(frame.position.updated_ms);
+    frame.row_member = batch.row_member;
+    if (end < text.size()) line += std::count(part.begin(), part.end(), '\n');
+    if (std::optional<std::string> packed = packed_text(part)) {
+      frame.text = std::move(*packed);
+      frame.is_packed = true;
+    } else if (part.size() == text.size()) {
+      frame.text = std::move(text);
+      break;
+    } else {
+      frame.text = part;
+    }
   }
   return frames;
 }
@@ -134,9 +141,13 @@ struct Receiver::State {
   mutable std::mutex mutex;  // of what follows
   std::condition_variable changed;
   std::deque<Waiting> queue;
+  int64_t queued_bytes = 0;   // of the queue's texts
   int64_t waiting = 0;        // batches that are not answered
   int64_t waiting_bytes = 0;  // of their texts
   CommitCounts commits;
+  int64_t expected_batches = 1;  // that are likely to come after the last group was answered
+  int64_t gather_until_us = 0;   // and until when they are waited for
+  bool is_gathering = false;     // the committer waits for them
   bool is_ending = false;
 
   // Of the committer's thread.
@@ -146,6 +157,7 @@ struct Receiver::State {
   std::thread committer;
 
   std::string reason_to_refuse(int64_t bytes) const;  // empty: none. Requires mutex
+  bool has_gathered() const;                          // requires mutex
   void run();
   std::vector<Waiting> next_group();  // empty: no more come
   std::vector<ReceiveResult> commit_group(std::vector<Waiting>& group);
@@ -170,14 +182,23 @@ std::string Receiver::State::reason_to_refuse(int64_t bytes) const {
   return "";
 }
 
+bool Receiver::State::has_gathered() const {
+  return is_ending || static_cast<int64_t>(queue.size()) >= expected_batches || queued_bytes >= kGatherBytesMax;
+}
+
 std::vector<Waiting> Receiver::State::next_group() {
   std::vector<Waiting> group;
   std::unique_lock guard(mutex);
   changed.wait(guard, [&] { return is_ending || !queue.empty(); });
+  is_gathering = true;
+  for (int64_t left_us; !has_gathered() && (left_us = gather_until_us - steady_us()) > 0;)
+    changed.wait_for(guard, std::chrono::microseconds(left_us));
+  is_gathering = false;
   int64_t bytes = 0;
   while (!queue.empty() && group.size() < kGroupBatchesMax &&
          (group.empty() || bytes + queue.front().bytes <= kGroupBytesMax)) {
     bytes += queue.front().bytes;
+    queued_bytes -= queue.front().bytes;
     group.push_back(std::move(queue.front()));
     queue.pop_front();
   }
@@ -244,6 +265,8 @@ std::vector<ReceiveResult> Receiver::State::commit_group(std::vector<Waiting>& g
 
 void Receiver::State::count(const std::vector<Waiting>& group, int64_t micros) {
   std::lock_guard guard(mutex);
+  expected_batches = static_cast<int64_t>(group.size() + queue.size());
+  gather_until_us = steady_us() + micros / kGatherShare;
   commits.groups += 1;
   commits.batches += static_cast<int64_t>(group.size());
   commits.micros += micros;
@@ -300,6 +323,7 @@ std::unique_ptr<Receiver> Receiver::open(Cache& cache, int64_t segment_bytes_max
   receiver->state_ = std::make_unique<State>(cache.config(), Spool::open_received(folder, segment_bytes_max));
   State& state = *receiver->state_;
   begin_above_markers(cache, *state.spool);
+  state.ledger.make_log_ready();
   state.committer = std::thread([&state] { state.run(); });
   return receiver;
 }
@@ -333,8 +357,9 @@ void Receiver::take(ReceivedBatch batch, Answered answered) {
     if (reason.empty()) {
       state.waiting += 1;
       state.waiting_bytes += one.bytes;
+      state.queued_bytes += one.bytes;
       state.queue.push_back(std::move(one));
-      state.changed.notify_one();
+      if (!state.is_gathering || state.has_gathered()) state.changed.notify_one();
       return;
     }
     answered = std::move(one.answered);

@@ -21,10 +21,11 @@ namespace firn::hyp {
 struct ReceivedBatch {
   std::string gateway;  // whose token it came with
   std::string dataset;
-  std::string batch_id, digest;  // SHA-256 of the body, in hex
+  std::string batch_id, digest;  // of the body (body_digest.h)
   std::string stream, open_id;
   SeqRange range;
-  std::string text;  // NDJSON, each line ended by '\n', the gateway's column among each row's; empty: no row is left
+  std::string text;        // NDJSON, each line ended by '\n'; empty: no row is left
+  std::string row_member;  // which each row has beyond its text (Frame::row_member): the gateway's column
 };
 
 struct ReceiveResult {

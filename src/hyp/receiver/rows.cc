@@ -1,6 +1,8 @@
 #include "hyp/receiver/rows.h"
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -10,10 +12,6 @@
 
 namespace firn::hyp {
 namespace {
-
-std::string member_text(const RowMark& mark) { return Json(mark.column).dump() + ":" + Json(mark.gateway).dump(); }
-
-bool is_longer(const std::string& text, int64_t bytes_max) { return static_cast<int64_t>(text.size()) > bytes_max; }
 
 ReceivedRows too_long() {
   ReceivedRows received;
@@ -27,14 +25,30 @@ struct MarkPlace {
   size_t cut_begin = 0, cut_end = 0;  // equal: nothing goes
 };
 
-// Checks rows one by one; what it needs for that is kept between them.
+// Checks rows one by one. The members' names are remembered, since nearly all rows of a body have the same ones in the
+// same order: a name that stands where it stood in the row before is not looked at again.
 class RowCheck {
  public:
+  // The lines that are checked must outlive this.
   RowCheck(const std::string& column, int64_t row_bytes_max)
       : column_(column), folded_column_(fold_name(column)), row_bytes_max_(row_bytes_max) {}
 
   // "" for a row.
   std::string problem_of(std::string_view line, const char* readable_end, int64_t added_bytes, MarkPlace& place) {
+    std::string problem = find_problem(line, readable_end, added_bytes, place);
+    if (!problem.empty()) num_known_ = 0;
+    return problem;
+  }
+
+ private:
+  // A member's name. Those that are known are of one row, and no two of them are the same.
+  struct Name {
+    std::string_view raw;  // as it stands there, from '"' to ':'; empty: to be looked at each time
+    std::string folded;
+    size_t hash = 0;
+  };
+
+  std::string find_problem(std::string_view line, const char* readable_end, int64_t added_bytes, MarkPlace& place) {
     if (static_cast<int64_t>(line.size()) + added_bytes > row_bytes_max_) {
       return fmt::format("the row is longer than {} bytes (maxRowBytes), the gateway's column among them",
                          row_bytes_max_);
@@ -45,12 +59,21 @@ class RowCheck {
     scanner_.skip_space();
     const auto at = [&] { return static_cast<size_t>(scanner_.position() - line.data()); };
     place = {at(), at(), at()};
-    num_names_ = 0;
+    bool has_new_names = false;
     if (!scanner_.take('}')) {
-      for (size_t comma = 0;;) {  // before the member; 0: it is the first
+      size_t comma = 0;  // before the member; 0: it is the first
+      for (size_t index = 0;; ++index) {
         const size_t begin = at();
         bool is_null_mark = false;
-        if (std::string problem = take_member(is_null_mark); !problem.empty()) return problem;
+        if (index < num_known_ && !names_[index].raw.empty() && scanner_.take_text(names_[index].raw)) {
+          scanner_.skip_space();
+        } else {
+          num_known_ = index;
+          has_new_names = true;
+          if (std::string problem = take_name(is_null_mark); !problem.empty()) return problem;
+        }
+        bool decides = false;
+        if (!scanner_.skip_value(1, decides)) return scanner_.error();
         scanner_.skip_space();
         const size_t end = at();
         const bool is_last = scanner_.take('}');
@@ -66,46 +89,54 @@ class RowCheck {
     }
     scanner_.skip_space();
     if (!scanner_.at_end()) return malformed("more follows after the object");
-    return repeated_name();
+    return has_new_names ? repeated_name() : "";
   }
 
- private:
   std::string malformed(const char* what) {
     scanner_.fail(what);
     return scanner_.error();
   }
 
-  // `is_null_mark`: it is the gateway's column, and null.
-  std::string take_member(bool& is_null_mark) {
+  // Past the ':' and the space after it. `is_null_mark`: it is the gateway's column, and null.
+  std::string take_name(bool& is_null_mark) {
     if (scanner_.peek() != '"') return malformed("expected a key");
+    const char* const begin = scanner_.position();
     JsonString key;
     std::string_view name;
     if (!scanner_.take_string(key) || !scanner_.key_text(key, scratch_, name)) return scanner_.error();
     if (name.empty()) return "a column without a name";
     if (is_hidden_column(name)) return fmt::format("column \"{}\": names that begin with _hyp_ are reserved", name);
     if (name.find('\0') != std::string_view::npos) return "a column's name with a NUL character";
-    if (num_names_ == names_.size()) names_.emplace_back();
-    std::string& folded = names_[num_names_++];
-    folded.assign(name);
-    for (char& c : folded) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    if (num_known_ == names_.size()) names_.emplace_back();
+    Name& known = names_[num_known_++];
+    known.folded.assign(name);
+    for (char& c : known.folded) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    known.hash = std::hash<std::string_view>()(known.folded);
     scanner_.skip_space();
     if (!scanner_.take(':')) return malformed("expected ':'");
+    known.raw = {begin, static_cast<size_t>(scanner_.position() - begin)};
     scanner_.skip_space();
-    is_null_mark = folded == folded_column_ && scanner_.peek() == 'n';  // else malformed, which the skip below tells
-    if (folded == folded_column_ && !is_null_mark)
-      return fmt::format(
-          "column \"{}\": \"{}\" is the receiver's to set; of two that send on to each other, "
-          "one needs another \"gatewayColumn\"",
-          name, column_);
-    bool decides = false;
-    return scanner_.skip_value(1, decides) ? "" : scanner_.error();
+    if (known.folded != folded_column_) return "";
+    known.raw = {};
+    is_null_mark = scanner_.peek() == 'n';  // else malformed, which the value's skip tells
+    if (is_null_mark) return "";
+    return fmt::format(
+        "column \"{}\": \"{}\" is the receiver's to set; of two that send on to each other, "
+        "one needs another \"gatewayColumn\"",
+        name, column_);
   }
 
+  // By their hashes first, since the names of a row of other columns than the last one's are all new.
   std::string repeated_name() {
-    const auto end = names_.begin() + static_cast<int64_t>(num_names_);
-    std::sort(names_.begin(), end);
-    const auto twice = std::adjacent_find(names_.begin(), end);
-    return twice == end ? "" : fmt::format("column \"{}\" is there twice, in whatever case", *twice);
+    hashes_.clear();
+    for (size_t i = 0; i < num_known_; ++i) hashes_.push_back(names_[i].hash);
+    std::sort(hashes_.begin(), hashes_.end());
+    if (std::adjacent_find(hashes_.begin(), hashes_.end()) == hashes_.end()) return "";
+    std::vector<std::string_view> names;
+    for (size_t i = 0; i < num_known_; ++i) names.push_back(names_[i].folded);
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    return twice == names.end() ? "" : fmt::format("column \"{}\" is there twice, in whatever case", *twice);
   }
 
   const std::string& column_;
@@ -113,9 +144,26 @@ class RowCheck {
   const int64_t row_bytes_max_;
   JsonScanner scanner_;
   std::string scratch_;
-  std::vector<std::string> names_;  // of the row, folded; the first num_names_
-  size_t num_names_ = 0;
+  std::vector<Name> names_;  // the first num_known_ of them are known; the others keep their memory
+  size_t num_known_ = 0;
+  std::vector<size_t> hashes_;
 };
+
+// Bytes of a text.
+struct Cut {
+  size_t begin = 0, end = 0;
+};
+
+// `cuts` in order and apart, one at least.
+void cut_out(const std::vector<Cut>& cuts, std::string& text) {
+  size_t to = cuts.front().begin;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const size_t from = cuts[i].end, until = i + 1 < cuts.size() ? cuts[i + 1].begin : text.size();
+    std::memmove(text.data() + to, text.data() + from, until - from);
+    to += until - from;
+  }
+  text.resize(to);
+}
 
 void append_marked(std::string_view line, const MarkPlace& place, const std::string& member, std::string& text) {
   const std::string_view before = line.substr(place.first, place.cut_begin - place.first);
@@ -129,37 +177,45 @@ void append_marked(std::string_view line, const MarkPlace& place, const std::str
 
 }  // namespace
 
-ReceivedRows receive_rows(std::string_view body, const RowMark& mark, int64_t row_bytes_max) {
+std::string row_member(const RowMark& mark) { return Json(mark.column).dump() + ":" + Json(mark.gateway).dump(); }
+
+ReceivedRows receive_rows(std::string body, const RowMark& mark, int64_t row_bytes_max) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (body.starts_with(kByteOrderMark)) body.erase(0, kByteOrderMark.size());
+  if (!body.empty() && body.back() != '\n') body += '\n';
   ReceivedRows received;
-  const std::string member = member_text(mark);
   const bool is_utf8 = is_valid_utf8(body);
-  RowCheck check(mark.column, row_bytes_max);
-  LineReader lines(body);
-  received.text.reserve(body.size() + body.size() / 8);
-  while (lines.next()) {
-    MarkPlace place;
-    std::string problem;
-    if (!is_utf8 && !is_valid_utf8(lines.line())) {
-      problem = "the line is no UTF-8";
-    } else {
-      problem = check.problem_of(lines.line(), lines.readable_end(), static_cast<int64_t>(member.size()) + 1, place);
+  const auto added_bytes = static_cast<int64_t>(row_member(mark).size() + 1);
+  std::vector<Cut> cuts;
+  {
+    RowCheck check(mark.column, row_bytes_max);
+    for (LineReader lines(body); lines.next(); ++received.rows) {
+      MarkPlace place;
+      std::string problem;
+      if (!is_utf8 && !is_valid_utf8(lines.line())) {
+        problem = "the line is no UTF-8";
+      } else {
+        problem = check.problem_of(lines.line(), lines.readable_end(), added_bytes, place);
+      }
+      if (!problem.empty()) {
+        received = {};
+        received.problem = {lines.index() + 1, std::move(problem)};
+        return received;
+      }
+      const auto begin = static_cast<size_t>(lines.offset());
+      if (place.cut_begin < place.cut_end) cuts.push_back({begin + place.cut_begin, begin + place.cut_end});
     }
-    if (!problem.empty()) {
-      received = {};
-      received.problem = {lines.index() + 1, std::move(problem)};
-      return received;
-    }
-    append_marked(lines.line(), place, member, received.text);
-    ++received.rows;
-    if (is_longer(received.text, mark.text_bytes_max)) return too_long();
   }
+  if (static_cast<int64_t>(body.size()) + received.rows * added_bytes > mark.text_bytes_max) return too_long();
+  if (!cuts.empty()) cut_out(cuts, body);
+  if (received.rows > 0) received.text = std::move(body);
   return received;
 }
 
 ReceivedRows mark_rows(std::string_view body, const RowMark& mark) {
   constexpr std::string_view kSpace = " \t\r";
   ReceivedRows received;
-  const std::string member = member_text(mark);
+  const std::string member = row_member(mark);
   RowCheck check(mark.column, std::numeric_limits<int64_t>::max());
   for (LineReader lines(body); lines.next(); ++received.rows) {
     const std::string_view line = lines.line();
@@ -174,7 +230,7 @@ ReceivedRows mark_rows(std::string_view body, const RowMark& mark) {
       received.text.append(line);
       received.text += '\n';
     }
-    if (is_longer(received.text, mark.text_bytes_max)) return too_long();
+    if (static_cast<int64_t>(received.text.size()) > mark.text_bytes_max) return too_long();
   }
   return received;
 }

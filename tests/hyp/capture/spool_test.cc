@@ -107,6 +107,38 @@ TEST(Spool, FramesComeBackInOrderWithAllTheirFields) {
   EXPECT_THAT(texts_of(spool->folder(), first->end, third->begin), ElementsAre("{}"));
 }
 
+TEST(Spool, WhatStandsForMoreOfATextComesBackAsAllOfIt) {
+  TempFolder root;
+  const auto spool = Spool::open(root.path());
+  std::string lines, marked;
+  for (int i = 0; i < 1000; ++i) {
+    lines += fmt::format("{{\"n\":{}}}\n", i);
+    marked += fmt::format("{{\"g\":\"x\",\"n\":{}}}\n", i);
+  }
+  const auto packed = packed_text(lines);
+  ASSERT_TRUE(packed);
+  EXPECT_LT(packed->size(), lines.size() / 2);
+  EXPECT_FALSE(packed_text("x"));
+  Frame plain = make_frame(""), of_both = make_frame("");
+  plain.text = lines;
+  plain.row_member = of_both.row_member = "\"g\":\"x\"";
+  of_both.text = *packed;
+  of_both.is_packed = true;
+  Frame only_packed = of_both;
+  only_packed.row_member = "";
+  spool->append({plain, of_both, only_packed});
+  SpoolReader reader(spool->folder(), {});
+  for (const std::string& text : {marked, marked, lines}) {
+    const auto at = reader.next();
+    ASSERT_TRUE(at);
+    EXPECT_EQ(at->frame.text, text);
+    EXPECT_EQ(at->frame.row_member, "");
+    EXPECT_FALSE(at->frame.is_packed);
+    EXPECT_EQ(at->frame.batch_id, "b");
+  }
+  EXPECT_FALSE(reader.next());
+}
+
 TEST(Spool, AnotherProcessGetsASpoolOfItsOwnAndADeadOnesIsTakenOver) {
   TempFolder root;
   auto first = Spool::open(root.path());

@@ -8,10 +8,14 @@
 #include <vector>
 
 #include "base/json.h"
+#include "hyp/capture/spool_format.h"
 #include "hyp/receiver/endpoint.h"
 #include "support/temp_folder.h"
 
 namespace firn::hyp {
+
+// The batch's lines as the spool gives them back.
+inline std::string rows_of(const ReceivedBatch& batch) { return with_row_member(batch.text, batch.row_member); }
 
 class EndpointBox {
  public:
