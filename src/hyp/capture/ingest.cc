@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -26,6 +28,70 @@ void note_end(Intake& intake, FrameSink& sink, bool was_done) {
   if (!intake.source_id.empty() && !(was_done && intake.report.bytes == 0)) sink.append(intake.make_end_frame());
   fault_point("ingest.before_finish");
   sink.finish();
+}
+
+constexpr size_t kHeadBytes = 4096;
+
+// Keeps the stream's first bytes.
+class HeadStream : public ByteStream {
+ public:
+  explicit HeadStream(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
+
+  Read read(char* to, size_t count_max) override {
+    const Read read = stream_->read(to, count_max);
+    head_.append(to, std::min(read.count, kHeadBytes - head_.size()));
+    return read;
+  }
+  // "<n>-<SHA-256 of the first n bytes>"
+  std::string fingerprint(size_t n) const { return fmt::format("{}-{}", n, to_hex(sha256(head_.substr(0, n)))); }
+
+ private:
+  std::unique_ptr<ByteStream> stream_;
+  std::string head_;
+};
+
+// A stream's blocks. The first that lasts tells the stream from another one under the same id: its head goes into the
+// id of the source.
+class PipeBlocks : public BlockSource {
+ public:
+  PipeBlocks(LineBlocks& blocks, const HeadStream& stream, Intake& intake)
+      : blocks_(blocks), stream_(stream), intake_(intake) {}
+
+  std::optional<LineBlock> next() override {
+    std::optional<LineBlock> block = blocks_.next();
+    if (block && !intake_.source_id.empty() && intake_.position.bytes == 0 && !intake_.comes_again(*block)) {
+      intake_.source_id += ":" + stream_.fingerprint(std::min(kHeadBytes, static_cast<size_t>(block->bytes)));
+    }
+    return block;
+  }
+  bool is_end() const override { return blocks_.is_end(); }
+
+ private:
+  LineBlocks& blocks_;
+  const HeadStream& stream_;
+  Intake& intake_;
+};
+
+// n of "<n>-<SHA-256>"; nullopt for another text, such as the rest of an id "<id>:…".
+std::optional<size_t> head_bytes_of(std::string_view fingerprint) {
+  size_t n = 0;
+  const auto [end, error] = std::from_chars(fingerprint.data(), fingerprint.data() + fingerprint.size(), n);
+  const bool is_one = error == std::errc() && end != fingerprint.data() + fingerprint.size() && *end == '-' &&
+                      fingerprint.data() + fingerprint.size() - end == 1 + 64 && n <= kHeadBytes;
+  return is_one ? std::optional(n) : std::nullopt;
+}
+
+// Moves `intake` to where the stream that its id names was left, if it was met before.
+void find_pipe(const Spool& spool, Intake& intake) {
+  const std::string prefix = intake.source_id + ":";
+  // Under the bare id is what was taken before heads were kept, and what had no line yet.
+  intake.position = spool.source_position(intake.source_id).value_or(SourcePosition{});
+  if (intake.position.bytes > 0) return;
+  for (const auto& [id, position] : spool.source_positions(prefix)) {
+    if (position.bytes <= intake.position.bytes || !head_bytes_of(std::string_view(id).substr(prefix.size()))) continue;
+    intake.source_id = id;
+    intake.position = position;
+  }
 }
 
 // A body's decompressed bytes: no more of them than may be, whatever the lines, and their digest.
@@ -127,20 +193,29 @@ CaptureReport ingest_pipe(Spool& spool, int fd, const CaptureOptions& options) {
     intake.source_id = fmt::format("pipe:{}:{}", options.dataset, options.id);
     claim = spool.claim_source(intake.source_id, options.cancelled);
     intake.torn_line = TornLine::taken_again;
-    intake.position = spool.source_position(intake.source_id).value_or(SourcePosition{});
+    find_pipe(spool, intake);
   }
   intake.report.lines_skipped = intake.position.lines;
   const bool was_done = intake.position.done;
   const std::string title = options.id.empty() ? "the input" : fmt::format("the input with id {}", options.id);
-  const std::unique_ptr<ByteStream> stream = decompressed(read_descriptor(fd, title, kPipeWaitMs), title);
-  LineBlocks blocks(*stream, options.row_bytes_max);
+  HeadStream stream(decompressed(read_descriptor(fd, title, kPipeWaitMs), title));
+  LineBlocks blocks(stream, options.row_bytes_max);
   if (!blocks.skip(intake.position.bytes)) {
     fail(ErrorKind::invalid_argument,
          "{} ends before byte {}, up to which it was taken before: it is another stream, or cut", title,
          intake.position.bytes);
   }
+  const std::string_view known = std::string_view(intake.source_id).substr(intake.source_id.rfind(':') + 1);
+  if (const auto n = head_bytes_of(known); intake.position.bytes > 0 && n && stream.fingerprint(*n) != known) {
+    fail(
+        ErrorKind::already_exists,
+        "{} does not begin as what was taken under that id before: it is another stream. Nothing of it was taken; give "
+        "it an id of its own",
+        title);
+  }
   FrameSink sink(spool, options.atomic);
-  if (take(blocks, intake, sink, !options.atomic)) {
+  PipeBlocks named_blocks(blocks, stream, intake);
+  if (take(named_blocks, intake, sink, !options.atomic)) {
     note_end(intake, sink, was_done);
   } else if (options.atomic) {
     fail(ErrorKind::cancelled, "{}: cancelled; nothing was taken", title);

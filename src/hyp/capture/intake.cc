@@ -60,8 +60,7 @@ Frame Intake::make_frame(LineBlock block) {
   frame.source_id = source_id;
   frame.first_line = position.lines + 1;
   frame.batch_id = uuid_v7(now_ms());
-  const bool comes_again = torn_line == TornLine::taken_again && block.is_unterminated && !is_complete_json(block.text);
-  if (!comes_again) {
+  if (!comes_again(block)) {
     position.bytes += block.bytes;
     position.lines += block.lines;
   }
@@ -85,6 +84,10 @@ Frame Intake::make_end_frame() {
   Frame frame = make_frame({});
   position.done = frame.position.done = true;
   return frame;
+}
+
+bool Intake::comes_again(const LineBlock& block) const {
+  return torn_line == TornLine::taken_again && block.is_unterminated && !is_complete_json(block.text);
 }
 
 bool Intake::leaves(const LineBlock& block) const {

@@ -54,6 +54,7 @@ struct Intake {
   Frame make_position_frame();  // the position alone
   Frame make_end_frame();       // the source's end, without lines
   bool leaves(const LineBlock& block) const;
+  bool comes_again(const LineBlock& block) const;  // is taken, and with the stream's next sending once more
   void show_progress();
 };
 

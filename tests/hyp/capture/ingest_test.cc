@@ -318,6 +318,28 @@ TEST(IngestPipe, WithAnIdContinuesAfterWhatWasTaken) {
   EXPECT_EQ(ingest_text(*spool, lines(0, 2), options).lines, 2);
 }
 
+TEST(IngestPipe, AnotherStreamUnderAUsedIdIsRefusedAndNotSkipped) {
+  TempFolder root;
+  CaptureOptions options = to_d();
+  options.id = "job";
+  const std::string torn = "{\"n\":";
+  ingest_text(*Spool::open(root.path()), torn, options);  // nothing that tells the stream from another
+  ingest_text(*Spool::open(root.path()), lines(0, 500), options);
+  for (const std::string& other : {lines(1, 500), lines(1, 600), lines(5, 10)}) {
+    try {
+      ingest_text(*Spool::open(root.path()), other, options);
+      ADD_FAILURE() << "it was taken";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("another stream"));
+    }
+  }
+  options.id = "job:2";
+  EXPECT_EQ(ingest_text(*Spool::open(root.path()), lines(1, 3), options).lines, 2);
+  options.id = "job";
+  EXPECT_EQ(ingest_text(*Spool::open(root.path()), lines(0, 501), options).lines, 1);
+  EXPECT_EQ(spooled(root.path()), torn + "\n" + lines(0, 500) + lines(1, 3) + lines(500, 501));
+}
+
 TEST(IngestPipe, ALineThatItsSenderDidNotFinishIsTakenAgainWhole) {
   TempFolder root;
   const auto spool = Spool::open(root.path());
