@@ -69,7 +69,7 @@ class HypServe : public testing::Test {
   int post(const std::string& token, const std::string& rows, const std::string& headers = "") const {
     hyp::RawClient client(port());
     client.send(
-        fmt::format("POST /v1/ingest/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n"
+        fmt::format("POST /v1/ingest/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n{}"
                     "Content-Length: {}\r\n\r\n{}",
                     token, headers, rows.size(), rows));
     return client.status();
