@@ -101,10 +101,11 @@ class ProgramTest : public OnBothDatabases {
   explicit ProgramTest(std::string program) : program_(std::move(program)) {}
 
   Environment environment(const Environment& more = {}) {
-    return box().environment() + Environment{{"TEST_EFFECTS", box().folder() / "effects"},
-                                             {"TEST_GATE", box().folder() / "gate"},
-                                             {"FIRN_CLOCK_OFFSET_MS", std::to_string(clock_offset_ms_)},
-                                             {"FIRN_LOG", "error"}} +
+    return box().environment() +
+           Environment{{"TEST_EFFECTS", box().folder() / "effects"},
+                       {"TEST_GATE", box().folder() / "gate"},
+                       {"FIRN_CLOCK_OFFSET_MS", std::to_string(clock_offset_ms_)},
+                       {"FIRN_LOG", "error"}} +
            more;
   }
   // Leases that nobody renews are over for the programs that start from now on, without a wait.

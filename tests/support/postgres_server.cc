@@ -22,9 +22,7 @@ namespace {
 const std::string kPrograms = "/usr/lib/postgresql/15/bin/";
 const std::string kUrlStart = "postgresql:///";
 
-std::string name_in(const std::string& url) {
-  return url.substr(kUrlStart.size(), url.find('?') - kUrlStart.size());
-}
+std::string name_in(const std::string& url) { return url.substr(kUrlStart.size(), url.find('?') - kUrlStart.size()); }
 
 // Who the server runs as: it refuses to be root.
 passwd* server_user() {

@@ -19,10 +19,10 @@ class PostgresServer {
   PostgresServer(const PostgresServer&) = delete;
   PostgresServer& operator=(const PostgresServer&) = delete;
 
-  std::string new_database();                          // the URL of an empty one
-  std::string copy_database(const std::string& url);   // of one to which no one is connected
+  std::string new_database();                           // the URL of an empty one
+  std::string copy_database(const std::string& url);    // of one to which no one is connected
   void drop_database(const std::string& url) noexcept;  // best effort
-  void stop();                 // at once, as a crash would
+  void stop();                                          // at once, as a crash would
   void start();
 
  private:

@@ -42,10 +42,10 @@ struct RowParserOptions {
 
 // Each line is one JSON object; blank lines are none; CRLF is fine, and so is a byte order mark. Rejected, each with
 // its reason and without a trace in the batch: text that is no JSON object (NaN and Infinity are none of JSON's),
-// nested deeper than 64 (an array counts twice), invalid UTF-8, a lone surrogate, a duplicate key at any depth, a value of another type than
-// its column's, an integer beyond int64 (or beyond int for int) where the column is not decimal, double or float, a
-// missing or null required column, a name that is empty, _hyp_*, has a NUL, or differs from another only in case, a
-// line above row_bytes_max.
+// nested deeper than 64 (an array counts twice), invalid UTF-8, a lone surrogate, a duplicate key at any depth, a value
+// of another type than its column's, an integer beyond int64 (or beyond int for int) where the column is not decimal,
+// double or float, a missing or null required column, a name that is empty, _hyp_*, has a NUL, or differs from another
+// only in case, a line above row_bytes_max.
 //   Numbers may be spelled 1.0 or 1e0 in integer columns. Decimals are exact, from numbers or strings. An integer that
 //   a
 // double or float column would change is rejected. Dates, times, timestamps, uuids, binary and fixed (base64) are

@@ -71,7 +71,8 @@ TEST_P(Programs, KilledAtEveryPointARunIsResumedToTheSameResult) {
   for (int point = 1; point <= points + 2; point += step) {
     SCOPED_TRACE("killed at point " + std::to_string(point));
     StateBox fresh(GetParam());
-    const Environment env = environment(fresh.environment()) + Environment{{"TEST_EFFECTS", fresh.folder() / "effects"}};
+    const Environment env =
+        environment(fresh.environment()) + Environment{{"TEST_EFFECTS", fresh.folder() / "effects"}};
     const auto run_in = [&](const Words& words, const Environment& more = {}) {
       return run_program(argv_of(words), env + more);
     };

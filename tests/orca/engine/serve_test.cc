@@ -107,16 +107,12 @@ TEST_F(Serving, ExpiresAroundWhatOpenRunsRestOn) {  // P14.3, P3.2
   const RunPlan plan{.steps = {{.name = "read"}}, .limits = {}};
   const auto database = box_.open();
   database->begin();
-  const RunRow run = create_run(*database, {.id = uuid_v4(),
-                                            .pipeline = "another",
-                                            .kind = "run",
-                                            .code = "c",
-                                            .parameters = "{}",
-                                            .plan = plan})
-                         .value();
+  const RunRow run =
+      create_run(*database,
+                 {.id = uuid_v4(), .pipeline = "another", .kind = "run", .code = "c", .parameters = "{}", .plan = plan})
+          .value();
   register_runner(*database, {.id = "r", .run_id = run.id, .host = "h", .process = "elsewhere/1/1"}, kHour);
-  const TurnAnswer answer =
-      take_turn(*database, plan, {.run_id = run.id, .runner = "r", .code = "c", .claims_max = 1});
+  const TurnAnswer answer = take_turn(*database, plan, {.run_id = run.id, .runner = "r", .code = "c", .claims_max = 1});
   ASSERT_EQ(answer.claims.size(), 1u);
   const AttemptKey attempt{.run_id = run.id, .step = 0, .partition = "", .attempt = 1, .runner = "r"};
   keep_pin(*database, attempt, {.location = "w/n/t", .table_uuid = "u", .snapshot_id = 7});

@@ -30,8 +30,8 @@ class Backfills : public ProgramTest {
     return Environment{{"ORCA_WAREHOUSE", warehouse_}, {"TEST_COMMITS", "2"}} + more;
   }
   Words backfill(const Range& range) {
-    return kOfDays + Words{"backfill", "--rerun", "--from", day(range.first), "--to", day(range.last), "--parallel",
-                           "1"};
+    return kOfDays +
+           Words{"backfill", "--rerun", "--from", day(range.first), "--to", day(range.last), "--parallel", "1"};
   }
   Ids rows_of_run(int64_t number, int32_t index) {
     Ids ids;

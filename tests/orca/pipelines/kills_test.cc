@@ -88,13 +88,12 @@ class KilledRuns : public ProgramTest {
     const StateBox& state() const { return state_; }
 
     ProgramResult run(const Words& words, const Environment& more = {}) const {
-      return run_program(
-          test_.argv_of(kOfTables + words),
-          test_.environment(state_.environment()) +
-              Environment{{"TEST_EFFECTS", state_.folder() / "effects"},
-                          {"ORCA_WAREHOUSE", test_.warehouse_},
-                          {"TEST_WIDE", "1"}} +
-              more);
+      return run_program(test_.argv_of(kOfTables + words),
+                         test_.environment(state_.environment()) +
+                             Environment{{"TEST_EFFECTS", state_.folder() / "effects"},
+                                         {"ORCA_WAREHOUSE", test_.warehouse_},
+                                         {"TEST_WIDE", "1"}} +
+                             more);
     }
     std::optional<RunStatus> status() const {  // of the second run; nullopt: it has not begun
       const auto database = state_.open();
@@ -167,12 +166,30 @@ TEST_P(KilledRuns, HaveEachRowOnceWhereverTheyWereKilled) {
   const std::vector<std::string> points = this->points();
   const std::set<std::string> names(points.begin(), points.end());
   // Of the engine and its state; of each kind of commit; of what is durable below them.
-  for (const char* name :
-       {"orca.run.commit", "orca.turn.commit", "orca.turn.committed", "orca.keys.commit", "orca.pin.commit",
-        "orca.floor.commit", "orca.lease.commit", "orca.inputs.commit", "orca.leave.commit", "orca.attempt.start",
-        "orca.floor", "orca.pin", "orca.create_table", "orca.evolve_table", "orca.files_written",
-        "orca.replacement_planned", "orca.commit", "orca.committed", "commit.create", "commit.publish",
-        "commit.published", "commit.hint", "commit.filtered_manifest", "commit.done"}) {
+  for (const char* name : {"orca.run.commit",
+                           "orca.turn.commit",
+                           "orca.turn.committed",
+                           "orca.keys.commit",
+                           "orca.pin.commit",
+                           "orca.floor.commit",
+                           "orca.lease.commit",
+                           "orca.inputs.commit",
+                           "orca.leave.commit",
+                           "orca.attempt.start",
+                           "orca.floor",
+                           "orca.pin",
+                           "orca.create_table",
+                           "orca.evolve_table",
+                           "orca.files_written",
+                           "orca.replacement_planned",
+                           "orca.commit",
+                           "orca.committed",
+                           "commit.create",
+                           "commit.publish",
+                           "commit.published",
+                           "commit.hint",
+                           "commit.filtered_manifest",
+                           "commit.done"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   ASSERT_FALSE(HasFailure());
@@ -184,9 +201,8 @@ TEST_P(KilledRuns, HaveEachRowOnceWhereverTheyWereKilled) {
   if (!is_long) {
     std::shuffle(chosen.begin(), chosen.end(), random);
     std::set<std::string> seen;
-    std::erase_if(chosen, [&](size_t point) {
-      return point > points.size() || !seen.insert(points[point - 1]).second;
-    });
+    std::erase_if(chosen,
+                  [&](size_t point) { return point > points.size() || !seen.insert(points[point - 1]).second; });
     chosen.resize(box().is_postgres() ? 6 : 12);
   }
   std::set<std::string> killed_at;

@@ -46,9 +46,9 @@ class StoppedRunners : public ProgramTest {
     Story story{.dataset = dataset, .index = num_stories_++};
     story.key = Day::parse("2013-01-01").plus(story.index).str();
     story.gate = box().folder() / ("gate-" + story.key);
-    story.zombie = start(
-        backfill(story.key),
-        of_table(dataset, {{"TEST_HOLD", story.key}, {"TEST_HOLD_AT", point}, {"TEST_GATE", story.gate}}) + more);
+    story.zombie =
+        start(backfill(story.key),
+              of_table(dataset, {{"TEST_HOLD", story.key}, {"TEST_HOLD_AT", point}, {"TEST_GATE", story.gate}}) + more);
     story.pid = story.zombie->pid();
     EXPECT_TRUE(eventually([&] { return has_told(story, point.empty() ? "begin" : "held"); })) << point;
     stop_between_transactions(*story.zombie);

@@ -67,11 +67,11 @@ orca::Batches rows_of(const std::vector<int64_t>& ids, const std::vector<std::st
     firn::check(day.Append(days[i]), "days");
     firn::check(by.Append(writer), "writers");
   }
-  const auto columns = arrow::schema({arrow::field("id", arrow::int64()), arrow::field("day", arrow::utf8()),
-                                      arrow::field("writer", arrow::utf8())});
-  return {arrow::RecordBatch::Make(columns, static_cast<int64_t>(ids.size()),
-                                   {firn::check(id.Finish(), "ids"), firn::check(day.Finish(), "days"),
-                                    firn::check(by.Finish(), "writers")})};
+  const auto columns = arrow::schema(
+      {arrow::field("id", arrow::int64()), arrow::field("day", arrow::utf8()), arrow::field("writer", arrow::utf8())});
+  return {arrow::RecordBatch::Make(
+      columns, static_cast<int64_t>(ids.size()),
+      {firn::check(id.Finish(), "ids"), firn::check(day.Finish(), "days"), firn::check(by.Finish(), "writers")})};
 }
 
 orca::Batches day_rows(const Ctx& ctx, const Day& day, int64_t from) {

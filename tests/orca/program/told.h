@@ -21,8 +21,8 @@ inline std::string environment(const char* name) {
 
 // A line of TEST_EFFECTS: "<what> <step> <key> <attempt> <pid> <detail>".
 inline void tell(const char* what, const firn::orca::Ctx& ctx, const std::string& detail = "") {
-  const std::string line = fmt::format("{} {} {} {} {} {}\n", what, ctx.id().step, ctx.id().partition,
-                                       ctx.id().attempt, getpid(), detail);
+  const std::string line =
+      fmt::format("{} {} {} {} {} {}\n", what, ctx.id().step, ctx.id().partition, ctx.id().attempt, getpid(), detail);
   const int file = open(environment("TEST_EFFECTS").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (write(file, line.data(), line.size()) < 0) std::abort();
   close(file);
