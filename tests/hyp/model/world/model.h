@@ -42,9 +42,12 @@ struct Row {
 constexpr int64_t kBeforeAll = std::numeric_limits<int64_t>::min();
 
 struct Partition {
-  std::deque<Row> log;  // by seq
+  std::deque<Row> log;  // by seq, of the live ones
 
   int64_t last_seq = 0;
+  // Another program's rows are there, and perhaps without numbers yet: what is removed before the first read in order
+  // takes none.
+  bool may_be_unnumbered = false;
   std::vector<const Row*> live(int64_t since = kBeforeAll) const;
 };
 
@@ -57,12 +60,12 @@ struct Export {
   // Where the reading of the destination goes on.
   std::string last_open;
   size_t units = 0;
-  // Of a unit whose rows were read before others took some of them: what it has if it arrives so.
+  // Of a unit whose rows were read before others took some of them: what it has if it arrives so, before each of those.
   struct UnderWay {
     int64_t until = 0;
     std::vector<std::string> contents;
   };
-  std::optional<UnderWay> under_way;
+  std::vector<UnderWay> under_way;
 };
 
 // A line that is in a spool and in no table yet.

@@ -47,7 +47,7 @@ void World::sink_step(const Step& step) {
   const bool is_done = survives(step, [&] { report = run_sink(cache(step), sink, options); });
   running_sink_ = outer_sink;
   read_exports(sink);
-  for (auto& [id, state] : model_.exports[sink.name]) state.under_way.reset();
+  for (auto& [id, state] : model_.exports[sink.name]) state.under_way.clear();
   if (!is_done) return;
   for (const PartitionRun& run : report.partitions) {
     const std::string name = fmt::format("sink {}, {}", sink.name, run.partition.logical_path());
@@ -79,7 +79,7 @@ void World::note_units_under_way() {
     const auto watermark = load_watermark(watermark_path(config_.state_dir, running_sink_->name, id));
     if (!watermark || !watermark->pending) continue;
     Export& state = model_.exports[running_sink_->name][id];
-    Export::UnderWay& unit = state.under_way.emplace();
+    Export::UnderWay& unit = state.under_way.emplace_back();
     unit.until = watermark->pending->until;
     for (const Row* row : model_.partitions[id].live(state.until)) {
       if (row->seq <= unit.until) unit.contents.push_back(row->content);
@@ -97,8 +97,8 @@ void World::take_unit(const SinkConfig& sink, const PartitionId& id, int64_t unt
   for (const Row* row : model_.partitions[id].live(state.until)) {
     if (row->seq <= until) expected.push_back(row->content);
   }
-  if (state.under_way && state.under_way->until == until && state.under_way->contents.size() == rows.size()) {
-    expected = state.under_way->contents;
+  for (const Export::UnderWay& unit : state.under_way) {
+    if (unit.until == until && unit.contents.size() == rows.size()) expected = unit.contents;
   }
   is_ordered ? expect_equal(name, rows, expected) : expect_same(name, rows, expected);
   state.contents.insert(state.contents.end(), expected.begin(), expected.end());
