@@ -106,14 +106,22 @@ Sha256Digest sha256(std::string_view bytes) {
   return digest;
 }
 
-std::string to_hex(std::string_view bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(bytes.size() * 2);
-  for (const char c : bytes) {
-    text.push_back(kDigits[static_cast<uint8_t>(c) >> 4]);
-    text.push_back(kDigits[static_cast<uint8_t>(c) & 0x0f]);
+void put_hex(std::string_view bytes, char* to) {
+  static constexpr auto kPairs = [] {
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::array<std::array<char, 2>, 256> pairs{};
+    for (size_t byte = 0; byte < pairs.size(); ++byte) pairs[byte] = {kDigits[byte >> 4], kDigits[byte & 0x0f]};
+    return pairs;
+  }();
+  for (const char byte : bytes) {
+    std::memcpy(to, kPairs[static_cast<uint8_t>(byte)].data(), 2);
+    to += 2;
   }
+}
+
+std::string to_hex(std::string_view bytes) {
+  std::string text(2 * bytes.size(), '\0');
+  put_hex(bytes, text.data());
   return text;
 }
 

@@ -10,7 +10,8 @@ namespace firn {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 Sha256Digest sha256(std::string_view bytes);
-std::string to_hex(std::string_view bytes);  // lower case
+void put_hex(std::string_view bytes, char* to);  // lower case, twice as many
+std::string to_hex(std::string_view bytes);
 std::string to_hex(const Sha256Digest& digest);
 
 // A running SHA-256. One thread.

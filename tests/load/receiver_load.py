@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gateways that together send more than `hyp serve` is set to take, until it is killed (issue "Sinks and the receiver").
+"""Gateways that together send more than `hyp serve` is set to take, until it is killed.
 
 What must hold: the server's memory stays below a bound that follows from its limits; what it refuses, it refuses with
 429 or 503 and a positive Retry-After; after kill -9 and a restart each acknowledged row is there and none twice; and a

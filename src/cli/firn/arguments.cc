@@ -212,18 +212,6 @@ void print_result(bool as_json, const std::string& text, const Json& json) {
   print_text((as_json ? json.dump(-1, ' ', false, Json::error_handler_t::replace) : text) + "\n");
 }
 
-std::string format_count(int64_t count) {
-  std::string text = std::to_string(count);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (count < 0 ? 1 : 0); at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
-  }
-  return text;
-}
-
-std::string format_counted(int64_t count, const std::string& noun) {
-  return format_count(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 std::string format_bytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};
   auto value = static_cast<double>(bytes);

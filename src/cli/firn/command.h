@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/counts.h"
 #include "base/json.h"
 #include "iceberg/commit/commit.h"
 #include "iceberg/scan/scan.h"
@@ -130,10 +131,6 @@ void print_result(bool as_json, const std::string& text, const Json& json);
 // The snapshot as `firn snapshots --json` has it.
 Json snapshot_json(const iceberg::Snapshot& snapshot);
 
-// "1.5 MB", "1,234": for people.
-std::string format_bytes(int64_t bytes);
-std::string format_count(int64_t count);
-// "1 file", "2 files".
-std::string format_counted(int64_t count, const std::string& noun);
+std::string format_bytes(int64_t bytes);  // "1.5 MB": for people
 
 }  // namespace firn::cli

@@ -43,17 +43,17 @@ int flush_and_report(Service& service, const Invocation& invocation, const std::
   std::ostream& out = *invocation.out;
   if (const auto rows = report.rows_by_dataset.find(dataset); rows != report.rows_by_dataset.end()) {
     if (before.is_alone) {
-      out << dataset << ": " << counted(rows->second, "row", "rows") << (rows->second == 1 ? " was" : " were")
+      out << dataset << ": " << format_counted(rows->second, "row") << (rows->second == 1 ? " was" : " were")
           << " added to the cache\n";
     } else {
-      out << dataset << ": the flush added " << counted(rows->second, "row", "rows")
+      out << dataset << ": the flush added " << format_counted(rows->second, "row")
           << " to the cache, of all that was spooled\n";
     }
   }
   for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
   const int64_t rejected = service.rejected(dataset) - before.rejected;
   if (rejected > 0) {
-    out << dataset << ": " << counted(rejected, "row", "rows") << (before.is_alone ? "" : ", of all that was spooled,")
+    out << dataset << ": " << format_counted(rejected, "row") << (before.is_alone ? "" : ", of all that was spooled,")
         << (rejected == 1 ? " was" : " were") << " rejected and set aside, each with its text, in "
         << rejects_path(service.config().cache_root, dataset) << "\n";
     int64_t shown = 0;
@@ -113,8 +113,6 @@ void add(CaptureReport& total, const CaptureReport& one) {
   total.lines_skipped += one.lines_skipped;
 }
 
-std::string lines_text(int64_t count) { return format_count(count) + (count == 1 ? " line" : " lines"); }
-
 // The files' lines into the spool, one file after another, all of them looked at before any is taken. What stops it is
 // in `failure`; then `done` of the files were taken whole.
 struct Taken {
@@ -134,7 +132,8 @@ Taken take_files(Service& service, const Invocation& invocation, const IngestArg
   CaptureReport current;  // of the file at hand
   options.progress = [&](const CaptureReport& now) {
     current = now;
-    progress.say(fmt::format("{}: {}, {} taken", arguments.dataset, lines_text(taken.total.lines + now.lines),
+    progress.say(fmt::format("{}: {}, {} taken", arguments.dataset,
+                             format_counted(taken.total.lines + now.lines, "line"),
                              format_bytes(taken.total.bytes + now.bytes)));
     service.check_disk();
   };
@@ -186,9 +185,10 @@ int command_ingest(const Config& config, const Invocation& given, const IngestAr
     const bool is_nothing_taken = taken.done == 0 && taken.total.lines == 0;
     if (taken.failure && is_nothing_taken && arguments.files.size() <= 1) throw Error(*taken.failure);
     std::ostream& out = *invocation.out;
-    out << arguments.dataset << ": took " << lines_text(taken.total.lines) << " (" << format_bytes(taken.total.bytes)
-        << ")";
-    if (taken.total.lines_skipped > 0) out << "; " << lines_text(taken.total.lines_skipped) << " had been taken before";
+    out << arguments.dataset << ": took " << format_counted(taken.total.lines, "line") << " ("
+        << format_bytes(taken.total.bytes) << ")";
+    if (taken.total.lines_skipped > 0)
+      out << "; " << format_counted(taken.total.lines_skipped, "line") << " had been taken before";
     if (taken.failure && arguments.files.size() > 1)
       out << ", from the first " << taken.done << " of " << arguments.files.size() << " files";
     out << "\n";
@@ -211,8 +211,8 @@ int command_ingest(const Config& config, const Invocation& given, const IngestAr
 int command_flush(const Config& config, const Invocation& invocation) {
   return with_service(config, invocation, [&](Service& service) {
     const FlushReport report = service.flush();
-    *invocation.out << "flushed " << counted(report.rows, "row", "rows") << " into "
-                    << counted(report.partitions, "partition", "partitions") << ", " << format_count(report.rejected)
+    *invocation.out << "flushed " << format_counted(report.rows, "row") << " into "
+                    << format_counted(report.partitions, "partition") << ", " << format_count(report.rejected)
                     << " rejected\n";
     for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
     if (!report.problems.empty()) return kFailed;
@@ -254,8 +254,8 @@ int command_collect(const Config& config, const Invocation& invocation, const Co
     }
     const FollowReport report = service.follow(invocation.cancelled);
     const FlushReport flushed = service.flush();
-    *invocation.out << "picked up " << lines_text(report.total.lines) << " (" << format_bytes(report.total.bytes)
-                    << "), " << format_count(flushed.rejected) << " rejected\n";
+    *invocation.out << "picked up " << format_counted(report.total.lines, "line") << " ("
+                    << format_bytes(report.total.bytes) << "), " << format_count(flushed.rejected) << " rejected\n";
     for (const std::string& message : report.missed) *invocation.err << "hyp: missed lines: " << message << "\n";
     for (const std::string& problem : report.problems) *invocation.err << "hyp: " << problem << "\n";
     for (const std::string& problem : flushed.problems) *invocation.err << "hyp: " << problem << "\n";

@@ -69,17 +69,6 @@ std::string format_bytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
-std::string format_count(int64_t count) {
-  std::string digits = std::to_string(count);
-  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > (count < 0 ? 1 : 0); at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
-
-std::string counted(int64_t count, const char* one, const char* many) {
-  return format_count(count) + " " + (count == 1 ? one : many);
-}
-
 std::string format_duration_us(int64_t micros) {
   return micros < 1'000'000 ? fmt::format("{} ms", micros / 1000)
                             : fmt::format("{:.1f} s", static_cast<double>(micros) / 1e6);

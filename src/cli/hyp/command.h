@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counts.h"
 #include "hyp/daemon/service.h"
 
 namespace firn::hyp {
@@ -54,10 +55,8 @@ class Progress {
   int64_t next_us_ = 0;
 };
 
-// "1.5 MB", "12 s", "1,234": for people.
+// "1.5 MB", "12 s": for people.
 std::string format_bytes(int64_t bytes);
-std::string format_count(int64_t count);
-std::string counted(int64_t count, const char* one, const char* many);  // "1 row", "1,234 rows"
 std::string format_duration_us(int64_t micros);
 
 // A partition as people know it: its dataset, and its source unless that is the default.

@@ -58,15 +58,15 @@ Json to_json(const MaintainReport& report, bool dry_run) {
 void print(const RetentionReport& report, bool dry_run, std::ostream& out) {
   const std::string name = title(report.partition);
   if (report.rows_removed > 0) {
-    out << name << ": " << counted(report.rows_removed, "row", "rows") << (dry_run ? " would go" : " removed")
+    out << name << ": " << format_counted(report.rows_removed, "row") << (dry_run ? " would go" : " removed")
         << ", older than " << format_timestamp_ms_utc(report.cutoff_ms.value_or(0)) << " ("
-        << counted(report.files_dropped, "file", "files") << " whole)\n";
+        << format_counted(report.files_dropped, "file") << " whole)\n";
   }
   for (const auto& [sink, rows] : report.rows_waiting) {
-    out << name << ": " << counted(rows, "row", "rows") << " past their age, kept until sink " << sink << " has them\n";
+    out << name << ": " << format_counted(rows, "row") << " past their age, kept until sink " << sink << " has them\n";
   }
   for (const auto& [sink, rows] : report.rows_forced_out) {
-    out << name << ": " << counted(rows, "row", "rows") << " of those " << (dry_run ? "would go" : "went")
+    out << name << ": " << format_counted(rows, "row") << " of those " << (dry_run ? "would go" : "went")
         << " although sink " << sink << " does not have them\n";
   }
   if (!report.note.empty()) out << name << ": " << report.note << "\n";
@@ -79,12 +79,12 @@ void print(const CompactionReport& report, bool dry_run, std::ostream& out) {
   } else if (!report.swapped) {
     out << "not compacted: " << report.note << "\n";
   } else {
-    out << counted(report.files_before, "file", "files") << " (" << format_bytes(report.bytes_before) << ") became "
+    out << format_counted(report.files_before, "file") << " (" << format_bytes(report.bytes_before) << ") became "
         << format_count(report.files_after) << " (" << format_bytes(report.bytes_after) << "); "
         << format_count(report.files_rewritten) << " rewritten, " << format_count(report.files_linked)
         << " kept as they are";
     if (report.duplicates_dropped > 0)
-      out << "; " << counted(report.duplicates_dropped, "duplicate", "duplicates") << " dropped";
+      out << "; " << format_counted(report.duplicates_dropped, "duplicate") << " dropped";
     out << "\n";
   }
 }
@@ -93,18 +93,18 @@ void print(const MaintainReport& report, bool dry_run, std::ostream& out) {
   for (const RetentionReport& one : report.retention) print(one, dry_run, out);
   for (const CompactionReport& one : report.compaction) print(one, dry_run, out);
   if (report.generations_removed > 0 || report.snapshots_expired > 0 || report.bytes_removed > 0) {
-    out << "removed " << counted(report.generations_removed, "old generation", "old generations") << " and "
-        << counted(report.snapshots_expired, "old snapshot", "old snapshots") << ", "
-        << format_bytes(report.bytes_removed) << "\n";
+    out << "removed " << format_counted(report.generations_removed, "old generation") << " and "
+        << format_counted(report.snapshots_expired, "old snapshot") << ", " << format_bytes(report.bytes_removed)
+        << "\n";
   }
   if (report.generations_waiting > 0 || report.snapshots_waiting > 0) {
-    out << counted(report.generations_waiting, "old generation", "old generations") << " and "
-        << counted(report.snapshots_waiting, "old snapshot", "old snapshots") << " wait for their readers to end\n";
+    out << format_counted(report.generations_waiting, "old generation") << " and "
+        << format_counted(report.snapshots_waiting, "old snapshot") << " wait for their readers to end\n";
   }
   const bool is_idle = report.retention.empty() && report.compaction.empty() && report.generations_removed == 0 &&
                        report.snapshots_expired == 0 && report.bytes_removed == 0;
   if (is_idle && report.problems.empty()) {
-    out << counted(report.partitions, "partition", "partitions") << ": nothing to do\n";
+    out << format_counted(report.partitions, "partition") << ": nothing to do\n";
   }
 }
 

@@ -42,13 +42,13 @@ std::string rejects_of(const Cache& cache, const std::string& dataset) {
 }
 
 void print_purge(const PurgeReport& report, const PurgeArguments& arguments, std::ostream& out) {
-  out << arguments.dataset << ": " << counted(report.rows, "row", "rows")
+  out << arguments.dataset << ": " << format_counted(report.rows, "row")
       << (arguments.dry_run ? " would be removed from " : " removed from ") << report.partitions
       << (report.partitions == 1 ? " partition" : " partitions") << "\n";
   for (const auto& [sink, rows] : report.sent_rows)
-    out << "  sink " << sink << " has " << counted(rows, "row", "rows") << " of them already; they stay there\n";
+    out << "  sink " << sink << " has " << format_counted(rows, "row") << " of them already; they stay there\n";
   for (const auto& [sink, rows] : report.maybe_sent_rows)
-    out << "  sink " << sink << " may have " << counted(rows, "row", "rows")
+    out << "  sink " << sink << " may have " << format_counted(rows, "row")
         << " of them: of a unit under way, or it is not known\n";
   if (!report.waiting.empty()) out << "  still held until its readers end (the upkeep then removes it):\n";
   for (const std::string& waiting : report.waiting) out << "    " << waiting << "\n";

@@ -69,7 +69,7 @@ int command_query(const Config& config, const Invocation& invocation, const Quer
   const auto rows = run_query(cache, arguments.sql, options);
   const int64_t count = write_rows(*rows, invocation, arguments);
   if (!arguments.output.empty())
-    *invocation.err << counted(count, "row", "rows") << " into " << arguments.output << "\n";
+    *invocation.err << format_counted(count, "row") << " into " << arguments.output << "\n";
   warn_of_lost_exports(config, arguments.sql, *invocation.err);
   if (arguments.stats) {
     const auto is_used = [](const iceberg::ReadCounters& of) { return of.files_planned + of.files_pruned > 0; };

@@ -115,10 +115,10 @@ void print_report(const SinkRunReport& report, int64_t micros, bool is_interrupt
   if (report.units() == 0 && recognised == 0) {
     out << report.sink << (report.failed() || is_interrupted ? ": nothing was shipped\n" : ": nothing new\n");
   } else {
-    out << report.sink << ": shipped " << counted(report.rows(), "row", "rows") << " (" << format_bytes(report.bytes())
-        << ") in " << counted(report.units(), "unit", "units") << ", " << format_duration_us(micros);
+    out << report.sink << ": shipped " << format_counted(report.rows(), "row") << " (" << format_bytes(report.bytes())
+        << ") in " << format_counted(report.units(), "unit") << ", " << format_duration_us(micros);
     if (recognised > 0)
-      out << "; " << counted(recognised, "unit of an earlier run was", "units of an earlier run were")
+      out << "; " << format_counted(recognised, "unit of an earlier run was", "units of an earlier run were")
           << " there already";
     out << "\n";
   }
@@ -151,7 +151,7 @@ int command_sink_run(const Config& config, const Invocation& invocation, const S
         options.partition = choice_of(arguments);
         options.cancelled = invocation.cancelled;
         options.progress = [&](const PartitionId& partition, int64_t rows) {
-          progress.say(fmt::format("{}: {}: {} shipped", sink->name, title(partition), counted(rows, "row", "rows")));
+          progress.say(fmt::format("{}: {}: {} shipped", sink->name, title(partition), format_counted(rows, "row")));
         };
         options.waiting = [&](const std::string& text) { progress.note(fmt::format("hyp: {}: {}", sink->name, text)); };
         report = run_sink(service.cache(), *sink, options);
@@ -218,7 +218,7 @@ bool is_under_way(const Config& config, const SinkConfig& sink) {
 std::string describe_pending(const SinkPartitionStatus& status) {
   if (!status.pending) return "";
   const PendingUnit& unit = *status.pending;
-  return fmt::format("({}, {}], {}{}", unit.since, unit.until, counted(unit.rows, "row", "rows"),
+  return fmt::format("({}, {}], {}{}", unit.since, unit.until, format_counted(unit.rows, "row"),
                      unit.announced_at.empty() ? "" : ", since " + unit.announced_at);
 }
 
@@ -262,8 +262,8 @@ int command_sink_status(const Config& config, const Invocation& invocation, cons
                       status.last_error.empty() ? "" : "yes, see below"});
       if (status.dead_letters > 0) {
         remarks.push_back(fmt::format("{}: {}: {} in {}", sink->name, title(status.partition),
-                                      counted(status.dead_letters, "row that the receiver can never take is",
-                                              "rows that the receiver can never take are"),
+                                      format_counted(status.dead_letters, "row that the receiver can never take is",
+                                                     "rows that the receiver can never take are"),
                                       status.dead_letters_path));
       }
       if (!status.last_error.empty()) {
@@ -326,14 +326,15 @@ void print_reset(const SinkReset& reset, std::ostream& out) {
           << (one.is_start ? "the start" : place(one.watermark_after));
     }
     if (one.rows_skipped > 0)
-      out << "; " << counted(one.rows_skipped, "row is", "rows are") << " skipped, never to be sent";
+      out << "; " << format_counted(one.rows_skipped, "row is", "rows are") << " skipped, never to be sent";
     if (one.rows_repeated > 0)
-      out << "; " << counted(one.rows_repeated, "row that counts as sent is", "rows that count as sent are")
+      out << "; " << format_counted(one.rows_repeated, "row that counts as sent is", "rows that count as sent are")
           << " sent again";
     if (one.rows_missed > 0)
-      out << "; " << counted(one.rows_missed, "row that the destination lost is", "rows that the destination lost are")
+      out << "; "
+          << format_counted(one.rows_missed, "row that the destination lost is", "rows that the destination lost are")
           << " sent again";
-    out << "; the cache has " << counted(one.rows_to_send, "row", "rows") << " to send after it";
+    out << "; the cache has " << format_counted(one.rows_to_send, "row") << " to send after it";
     if (one.drops_pending) out << "; the announced unit is forgotten";
     out << "\n";
     if (!one.note.empty()) out << "  " << one.note << "\n";

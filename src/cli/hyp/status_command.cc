@@ -111,7 +111,7 @@ std::vector<std::string> to_row(const PartitionStatus& one, const std::string& s
 void print_remarks(const PartitionStatus& one, std::ostream& out) {
   const std::string name = title(one.partition);
   if (one.rows_overdue > 0)
-    out << "overdue        " << name << ": " << counted(one.rows_overdue, "row goes", "rows go")
+    out << "overdue        " << name << ": " << format_counted(one.rows_overdue, "row goes", "rows go")
         << " with the next upkeep\n";
   if (!one.rows_waiting.empty())
     out << "overdue        " << name << ": rows kept past their age: " << rows_by_sink(one.rows_waiting) << "\n";
@@ -323,18 +323,17 @@ int command_status(const Config& config, const Invocation& invocation, bool json
       << "configuration  " << (config.path.empty() ? "the defaults" : config.path) << "\n"
       << "spool          " << format_bytes(spooled);
   for (const auto& [dataset, lines] : waiting) {
-    out << (dataset == waiting.begin()->first ? "; to be flushed: " : ", ") << dataset << " " << format_count(lines)
-        << (lines == 1 ? " line" : " lines");
+    out << (dataset == waiting.begin()->first ? "; to be flushed: " : ", ") << dataset << " "
+        << format_counted(lines, "line");
   }
   out << "\n";
   for (const auto& [dataset, one] : rejects) {
-    out << "rejects        " << dataset << ": " << format_count(one.lines) << (one.lines == 1 ? " line" : " lines")
-        << " in " << one.file << "\n";
+    out << "rejects        " << dataset << ": " << format_counted(one.lines, "line") << " in " << one.file << "\n";
   }
   for (const std::string& problem : problems) out << "problem        " << problem << "\n";
   for (const FailingSink& one : failing) {
-    out << "failing        sink " << one.name << ": " << counted(one.partitions, "partition", "partitions")
-        << ", since " << format_timestamp_ms_utc(one.since_ms) << "; `hyp sink status " << one.name << "` tells why\n";
+    out << "failing        sink " << one.name << ": " << format_counted(one.partitions, "partition") << ", since "
+        << format_timestamp_ms_utc(one.since_ms) << "; `hyp sink status " << one.name << "` tells why\n";
   }
   std::vector<std::vector<std::string>> rows;
   for (const std::vector<PartitionStatus>& dataset : datasets) {

@@ -263,20 +263,6 @@ class RowBytes {
   std::string scratch_;
 };
 
-// As to_hex, without a string a row.
-void put_hex(const Sha256Digest& digest, char* to) {
-  static constexpr auto kPairs = [] {
-    constexpr char kDigits[] = "0123456789abcdef";
-    std::array<std::array<char, 2>, 256> pairs{};
-    for (size_t byte = 0; byte < pairs.size(); ++byte) pairs[byte] = {kDigits[byte >> 4], kDigits[byte & 0x0f]};
-    return pairs;
-  }();
-  for (const uint8_t byte : digest) {
-    std::memcpy(to, kPairs[byte].data(), 2);
-    to += 2;
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<arrow::Array> make_row_ids(const arrow::RecordBatch& batch) {
@@ -291,7 +277,8 @@ std::shared_ptr<arrow::Array> make_row_ids(const arrow::RecordBatch& batch) {
   check(builder.ReserveData(batch.num_rows() * static_cast<int64_t>(hex.size())), "row ids");
   RowBytes bytes(columns);
   for (int64_t row = 0; row < batch.num_rows(); ++row) {
-    put_hex(sha256(bytes.of(row)), hex.data());
+    const Sha256Digest digest = sha256(bytes.of(row));
+    put_hex({reinterpret_cast<const char*>(digest.data()), digest.size()}, hex.data());
     builder.UnsafeAppend(hex.data(), static_cast<int32_t>(hex.size()));
   }
   return check(builder.Finish(), "row ids");

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/uri.h"
+#include "hyp/capture/json_scanner.h"
 #include "hyp/capture/spool_committed.h"
 #include "hyp/capture/spool_sources.h"
 
@@ -252,7 +253,7 @@ std::string encode_rows_head(const Frame& frame, SpoolPosition synced) {
 std::string with_row_member(std::string_view text, std::string_view member) {
   constexpr std::string_view kSpace = " \t\r";
   std::string out;
-  const auto lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  const auto lines = static_cast<size_t>(count_newlines(text));
   out.reserve(text.size() + lines * (member.size() + 1));
   while (!text.empty()) {
     const size_t size = std::min(text.find('\n'), text.size() - 1) + 1;

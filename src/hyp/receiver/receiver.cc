@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/uri.h"
 #include "base/uuid.h"
+#include "hyp/capture/json_scanner.h"
 #include "hyp/capture/line_blocks.h"
 #include "hyp/capture/spool_committed.h"
 #include "hyp/receiver/ledger.h"
@@ -109,7 +110,7 @@ std::vector<Frame> make_received_frames(ReceivedBatch& batch) {
     frame.first_line = line;
     frame.batch_id = uuid_v7(frame.position.updated_ms);
     frame.row_member = batch.row_member;
-    if (end < text.size()) line += std::count(part.begin(), part.end(), '\n');
+    if (end < text.size()) line += count_newlines(part);
     if (std::optional<std::string> packed = packed_text(part)) {
       frame.text = std::move(*packed);
       frame.is_packed = true;

@@ -1,11 +1,10 @@
-// What the issue names, before the real receiver: the specification's known gap, lost, restored and cloned caches,
-// units of which nothing is left, resets, a receiver restored from a backup. Blobs and archives:
+// What a cache may lose or repeat, before the real receiver: the specification's known gap, lost, restored and cloned
+// caches, units of which nothing is left, resets, a receiver restored from a backup. Blobs and archives:
 // sink/acceptance_test.cc.
 #include "hyp/forward/end_to_end_box.h"
 
 #include "base/test_world.h"
-#include "hyp/maintain/purge.h"
-#include "hyp/maintain/retention.h"
+#include "hyp/sink/empty_partition.h"
 #include "hyp/sink/reset.h"
 
 namespace firn::hyp {
@@ -223,16 +222,7 @@ TEST_F(ReceiverAcceptance, AUnitWhoseRowsWereAllPurgedOrEvictedMovesTheStreamOn)
     ingest_rows(rows(1, 3));
     ship_until("sink.intent-written");
     ASSERT_FALSE(HasFatalFailure());
-    ASSERT_EQ(run_in_child([&] {
-                Cache cache(box_.config);
-                if (is_purged) {
-                  purge(cache, "logs", iceberg::parse_expression("true"));
-                } else {  // beyond the grace nothing is held (P8)
-                  apply_retention(cache, kWeb, now_ms() + 30 * 24 * kHourMs);
-                }
-                if (!cached_rows(cache, kWeb).empty()) fail(ErrorKind::internal, "rows are left");
-              }),
-              0);
+    ASSERT_EQ(empty_partition(box_.config, kWeb, is_purged), 0);
     ingest_rows(rows(4, 5));
     EXPECT_EQ(box_.ship_well(sink_).rows(), 2);
     EXPECT_EQ(look(), sorted_rows(rows(4, 5)));

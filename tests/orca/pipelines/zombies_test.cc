@@ -69,6 +69,15 @@ class StoppedRunners : public ProgramTest {
     return story.zombie->wait();
   }
 
+  // Once its lease has ended. One commit of the run's stands.
+  void take_over_and_wake(Story& story) {
+    pass_a_minute();
+    ASSERT_EQ(run(resume(story), of_table(story.dataset)).status, 0);
+    EXPECT_EQ(wake(story), 0) << "the run is done, though not by it";
+    EXPECT_EQ(commits(story).size(), 1u);
+    EXPECT_EQ(left(story), expected(story));
+  }
+
   // What the last call of an attempt came to: "committed <snapshot>", or "refused <kind>".
   std::string outcome(const std::function<bool(const Effect&)>& is_meant) {
     std::string outcome;
@@ -206,22 +215,14 @@ TEST_P(StoppedRunners, ThatWakeAfterExpiryAreRefused) {
 
 TEST_P(StoppedRunners, WhoseCommitsDifferInKindAreToldSo) {
   Story story = stopped_at(kAppendedTo, "commit.publish", {{"TEST_CALL", "commit"}});
-  pass_a_minute();
-  ASSERT_EQ(run(resume(story), of_table(kAppendedTo)).status, 0);
-  EXPECT_EQ(wake(story), 0) << "the run is done, though not by it";
+  take_over_and_wake(story);
   EXPECT_EQ(zombies_outcome(story), "refused step_not_deterministic");
-  EXPECT_EQ(commits(story).size(), 1u);
-  EXPECT_EQ(left(story), expected(story));
 }
 
 TEST_P(StoppedRunners, WithMoreCommitsThanTheirSuccessorMakeNoMore) {
   Story story = stopped_at(kAppendedTo, "commit.publish", {{"TEST_COMMITS", "2"}});
-  pass_a_minute();
-  ASSERT_EQ(run(resume(story), of_table(kAppendedTo)).status, 0);
-  EXPECT_EQ(wake(story), 0) << "the run is done, though not by it";
+  take_over_and_wake(story);
   EXPECT_EQ(zombies_outcome(story), "refused lease_lost") << "the first was the successor's; the second is nobody's";
-  EXPECT_EQ(commits(story).size(), 1u);
-  EXPECT_EQ(left(story), expected(story));
 }
 
 TEST_P(StoppedRunners, WithMoreCommitsThanTheirSuccessorFailItWhereTheyLanded) {
