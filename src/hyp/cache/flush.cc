@@ -153,6 +153,10 @@ bool flush_range(SpoolFlush& flush, const Range& range) {
       flush.partitions.insert(partition);
       flush.report.partitions = static_cast<int64_t>(flush.partitions.size());
     } catch (const Error& e) {
+      if (dynamic_cast<const SpoolIsOlder*>(&e) != nullptr && !flush.state.older_until) {
+        flush.state.older_until = flush.end;
+        save_flush_state(flush.spool.folder(), flush.state);
+      }
       // The others are exact by their own markers (P6.4), so they go on.
       flush.report.problems.push_back(fmt::format("{}: {}", partition.logical_path(), e.what()));
       spdlog::error("flush of {}: {}", partition.logical_path(), e.what());
@@ -175,6 +179,21 @@ void remember_rejects(SpoolFlush& flush, const std::set<std::string>& datasets) 
   if (flush.state != before) save_flush_state(flush.spool.folder(), flush.state);
 }
 
+// True if all before the end is in its partitions.
+bool flush_until_end(SpoolFlush& flush, int64_t range_bytes_max) {
+  if (flush.spool.progress() >= flush.end) return true;
+  SpoolReader reader(flush.spool, flush.spool.progress(), flush.end);
+  while (flush.spool.progress() < flush.end) {
+    const Range range = read_range(reader, flush.end, range_bytes_max);
+    if (!flush_range(flush, range)) return false;
+    flush.spool.advance(range.until);
+    fault_point("flush.advanced");
+    flush.report.bytes += range.text_bytes;
+    remember_rejects(flush, datasets_of(range));
+  }
+  return true;
+}
+
 // Nothing is half-way in: a changed configuration may route what is spooled from now on.
 void take_configured_routing(SpoolFlush& flush) {
   const FlushState before = flush.state;
@@ -187,20 +206,18 @@ void take_configured_routing(SpoolFlush& flush) {
 FlushReport flush(Cache& cache, Spool& spool, int64_t range_bytes_max) {
   Span span("hyp.flush");
   std::lock_guard guard(spool.flush_mutex());
-  const SpoolPosition end = spool.end();
-  SpoolFlush flush{cache, spool, end, {}, load_flush_state(spool.folder()), {}, {}};
-  if (spool.progress() < end) {
-    if (is_receiver_spool(spool.folder())) flush.received_commits = ledger_commits(spool.folder());
-    SpoolReader reader(spool, spool.progress(), end);
-    while (spool.progress() < end) {
-      const Range range = read_range(reader, end, range_bytes_max);
-      if (!flush_range(flush, range)) return flush.report;
-      spool.advance(range.until);
-      fault_point("flush.advanced");
-      flush.report.bytes += range.text_bytes;
-      remember_rejects(flush, datasets_of(range));
-    }
+  SpoolFlush flush{cache, spool, spool.end(), {}, load_flush_state(spool.folder()), {}, {}};
+  if (spool.progress() < flush.end && is_receiver_spool(spool.folder())) {
+    flush.received_commits = ledger_commits(spool.folder());
   }
+  if (flush.state.older_until) {
+    flush.end = *flush.state.older_until;
+    if (!flush_until_end(flush, range_bytes_max)) return flush.report;
+    flush.state.older_until.reset();
+    save_flush_state(spool.folder(), flush.state);
+    flush.end = spool.end();
+  }
+  if (!flush_until_end(flush, range_bytes_max)) return flush.report;
   take_configured_routing(flush);
   span.set("rows", flush.report.rows);
   span.set("rejected", flush.report.rejected);

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+
+#include "hyp/capture/spool.h"
 
 namespace firn::hyp {
 
-// <spool folder>/flush.json: {v, routing, rejects}. It goes with the spool.
+// <spool folder>/flush.json: {v, routing, rejects, older_until?}. It goes with the spool.
 struct FlushState {
   // The sourceColumn (or "") by which each dataset's frames are routed. A range may be committed in some partitions
   // only; if its rows went elsewhere the next time, they would arrive twice. So a change of configuration waits until
@@ -15,6 +18,10 @@ struct FlushState {
   std::map<std::string, std::string> routing;
   // Of each dataset's rejects file, the length before which no line of this spool at or past its progress lies.
   std::map<std::string, int64_t> rejects_bytes;
+  // Where the spool ended when a table was seen to have more of it (SpoolIsOlder). Frames before it may lie below that
+  // table's marker and be new all the same, so nothing past it is flushed, whatever the clock says of later segments,
+  // until all before it is.
+  std::optional<SpoolPosition> older_until;
 
   bool operator==(const FlushState&) const = default;
 };

@@ -275,13 +275,13 @@ PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, cons
     cache.remove_leftovers(partition, *held);
     if (const auto marker = flushed_until(*held->table.metadata, spool_id)) {
       if (*marker > end) {
-        fail(ErrorKind::corrupt,
-             "{}: it has rows of spool {} up to segment {}, past what the spool ever held (segment {}): the spool is "
-             "older "
-             "than the table, restored from a backup perhaps. Its rows cannot be told from those that are there; they "
-             "stay "
-             "in the spool",
-             held->table.metadata->location, spool_id, marker->segment, end.segment);
+        throw SpoolIsOlder(
+            ErrorKind::corrupt,
+            fmt::format("{}: it has rows of spool {} up to segment {}, past what the spool ever held (segment {}): the "
+                        "spool is older than the table, restored from a backup perhaps. Its rows cannot be told from "
+                        "those that are there; they stay in the spool. Move its segments up to {} elsewhere, put an "
+                        "empty file in the place of each, and capture again what is new in them",
+                        held->table.metadata->location, spool_id, marker->segment, end.segment, end.segment));
       }
       std::erase_if(lines, [&](const LineRange& range) { return range.frame->begin < *marker; });
     }

@@ -12,6 +12,12 @@ namespace firn::hyp {
 
 inline constexpr const char* kLastFlushProperty = "firn.last-flush";  // table property: ISO 8601
 
+// A table has more of a spool than the spool ever held, which no spool of this cache reached: it is an older copy, or
+// its clock was behind, so that its newest frames cannot be told from those that are there.
+struct SpoolIsOlder : Error {
+  using Error::Error;
+};
+
 struct PartitionFlushed {
   int64_t rows = 0;                   // committed now; 0: there was nothing to commit
   std::vector<RejectedRow> rejected;  // decided now, durable in the rejects file
@@ -21,8 +27,8 @@ struct PartitionFlushed {
 // where they need it, makes the decisions on what it cannot take durable, then stamps and commits the rest in one
 // snapshot, with the marker `until` in the same metadata commit. `lines` are whole lines in spool order, none of them
 // decided before, of frames that begin before `until`. Throws what befell the partition: then it has none of the lines,
-// or (commit_unknown) all or none. `end`: of all that the spool ever held; throws corrupt if the table's marker is past
-// it, which no spool of this cache reached. `received_commits`: of a receiver's spool what its ledger had seen
+// or (commit_unknown) all or none. `end`: of all that the spool ever held; throws SpoolIsOlder
+// (corrupt) if the table's marker is past it. `received_commits`: of a receiver's spool what its ledger had seen
 // (kReceivedPrefix). `seen`: of the dataset, kept from partition to partition.
 PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, const PartitionId& partition,
                                  const std::string& spool_id, SpoolPosition until, SpoolPosition end,

@@ -44,6 +44,13 @@ struct Archive {
   std::mutex committing;
 };
 
+[[noreturn]] void fail_untold(const TableMetadata& table, const PartitionId& partition) {
+  fail(ErrorKind::destination_forgot,
+       "{}: it was rolled back, and its snapshots from before were expired, so what it has of {} cannot be told. "
+       "Compare the rows, then reset the sink to a number, to start or to now",
+       table.location, partition.logical_path());
+}
+
 class IcebergDestination final : public Destination {
  public:
   IcebergDestination(const Cache& cache, const SinkConfig& sink) : cache_(cache), io_(cache.io()), sink_(sink) {
@@ -60,12 +67,7 @@ class IcebergDestination final : public Destination {
     const auto operations = find_table(open(unit.partition.dataset));
     if (!operations) return std::nullopt;
     const LoadedTable head = operations->load();
-    if (!trusted_offsets(*head.metadata, unit.stream)) {
-      fail(ErrorKind::destination_forgot,
-           "{}: it was rolled back, and its snapshots from before were expired, so what it has of {} cannot be told. "
-           "Compare the rows, then reset the sink to a number, to start or to now",
-           head.metadata->location, unit.partition.logical_path());
-    }
+    if (!trusted_offsets(*head.metadata, unit.stream)) fail_untold(*head.metadata, unit.partition);
     return position_in(*operations, *head.metadata, unit);
   }
 
@@ -76,7 +78,8 @@ class IcebergDestination final : public Destination {
     const LoadedTable head = operations->load();
     note_rollback(archive, *head.metadata, confirmed.stream);
     const auto offsets = trusted_offsets(*head.metadata, confirmed.stream);
-    const bool is_unlisted = offsets && !offsets->opens.contains(confirmed.range.open_id);
+    if (!offsets) fail_untold(*head.metadata, confirmed.partition);
+    const bool is_unlisted = !offsets->opens.contains(confirmed.range.open_id);
     if (is_unlisted && offsets->forgot && confirmed.range.until <= *offsets->forgot) return {.is_known = false};
     return {.there = position_in(*operations, *head.metadata, confirmed)};
   }

@@ -5,10 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "base/fault_point.h"
+#include "base/test_world.h"
 #include "base/uri.h"
 #include "hyp/cache/cache_box.h"
 #include "hyp/cache/layout.h"
+#include "hyp/capture/spool_format.h"
 #include "iceberg/commit/commit.h"
 #include "support/crash.h"
 
@@ -481,6 +484,40 @@ TEST(Flush, ASpoolOlderThanTheTablesLosesNoRow) {
     }
     EXPECT_EQ(cached_rows(cache, {"logs", "s"}).size(), 7u);
   }
+}
+
+// The same under a clock that is behind: the new row's segment has a number below the table's marker, as the old ones.
+TEST(Flush, ARowThatWasRefusedForItsOldSpoolIsNotDroppedOnceTheClockIsRight) {
+  CacheBox box;
+  Cache cache(box.config);
+  const PartitionId partition{"logs", "s"};
+  const std::string spools = box.config.cache_root + "/spool";
+  ingest(cache, {make_frame("logs", "s", {R"({"n":1})"})});
+  std::filesystem::copy(spools, box.folder / "backup", std::filesystem::copy_options::recursive);
+  const int64_t now = now_ms();
+  set_clock_ms(now + 60'000);
+  ingest(cache, {make_frame("logs", "s", {R"({"n":2})"})});
+  std::filesystem::remove_all(spools);
+  std::filesystem::rename(box.folder / "backup", spools);
+
+  set_clock_ms(now + 30'000);
+  EXPECT_EQ(ingest(cache, {make_frame("logs", "s", {R"({"n":3})"})}).problems.size(), 1u);
+  const std::vector<int64_t> refused = list_segments(list_spools(box.config.cache_root).at(0));
+  set_clock_ms(now + 90'000);
+  for (const int n : {4, 5}) {
+    const FlushReport report = ingest(cache, {make_frame("logs", "s", {fmt::format(R"({{"n":{}}})", n)})});
+    ASSERT_EQ(report.problems.size(), 1u);
+    EXPECT_NE(report.problems[0].find("the spool is older than the table"), std::string::npos) << report.problems[0];
+  }
+  EXPECT_EQ(cached_rows(cache, partition), (Lines{R"({"n":1})", R"({"n":2})"}));
+
+  // As the error says.
+  for (const int64_t segment : refused) {
+    std::filesystem::resize_file(segment_path(list_spools(box.config.cache_root).at(0), segment), 0);
+  }
+  ingest(cache, {});
+  EXPECT_EQ(cached_rows(cache, partition), (Lines{R"({"n":1})", R"({"n":2})", R"({"n":4})", R"({"n":5})"}));
+  set_clock_ms(std::nullopt);
 }
 
 TEST(Flush, LostNewestMetadataIsAnErrorAndRowsStaySpooled) {

@@ -1,5 +1,5 @@
-// What a cache may lose or repeat, case by case: the specification's known gap, lost, restored and cloned caches, units of which
-// nothing is left. See coverage.md for where the rest is.
+// What a cache may lose or repeat, case by case: the specification's known gap, lost, restored and cloned caches, units
+// of which nothing is left. See coverage.md for where the rest is.
 #include <thread>
 
 #include "base/fault_point.h"
