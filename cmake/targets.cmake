@@ -6,7 +6,7 @@ if(FIRN_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   target_compile_options(firn_flags INTERFACE -Wno-maybe-uninitialized)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  # Only the fuzzers are built with it: what it finds beyond g++ is the linter's business.
+  # The sanitizers and fuzzers are built with it: what it finds beyond g++ is the linter's business.
   target_compile_options(firn_flags INTERFACE -Wno-error -Wno-unknown-warning-option)
 elseif(CMAKE_UNITY_BUILD)
   # Each file is included in another there, so that its anonymous namespace looks like a header's.
@@ -15,9 +15,6 @@ endif()
 target_include_directories(firn_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 target_link_libraries(firn_flags INTERFACE firn_arrow fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json
   OpenSSL::Crypto Threads::Threads)
-if(FIRN_FUZZ)
-  target_compile_options(firn_flags INTERFACE -fsanitize=fuzzer-no-link)
-endif()
 if(FIRN_SANITIZE)
   target_compile_options(firn_flags INTERFACE -fsanitize=${FIRN_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(firn_flags INTERFACE -fsanitize=${FIRN_SANITIZE})
@@ -49,6 +46,10 @@ function(firn_library name folder)
   list(TRANSFORM arg_DEPENDS PREPEND firn_)
   target_link_libraries(firn_${name} PUBLIC ${arg_DEPENDS} ${FIRN_EXTRA_${name}} firn_flags)
   target_precompile_headers(firn_${name} REUSE_FROM firn_pch)
+  if(FIRN_FUZZ AND name MATCHES "^(base|io|iceberg_.*)$")  # what libFuzzer is to see the coverage of
+    target_compile_options(firn_${name} PRIVATE
+      -fsanitize-coverage=inline-8bit-counters,indirect-calls,trace-cmp,pc-table)
+  endif()
 endfunction()
 
 # firn_program(NAME FOLDER DEPENDS a b): every .cc in FOLDER, as the program NAME in bin/.
@@ -77,8 +78,8 @@ function(firn_test name folder)
   add_executable(test_${name} ${sources})
   list(TRANSFORM arg_DEPENDS PREPEND firn_)
   target_link_libraries(test_${name} PRIVATE ${arg_DEPENDS} firn_test_support GTest::gmock GTest::gtest_main firn_flags)
-  target_precompile_headers(test_${name} REUSE_FROM firn_pch)
-  target_compile_options(test_${name} PRIVATE -fPIC)  # as the precompiled header was built
+  target_precompile_headers(test_${name} REUSE_FROM firn_test_pch)
+  target_compile_options(test_${name} PRIVATE ${FIRN_TEST_OPTIONS})
   target_compile_definitions(test_${name} PRIVATE FIRN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # Test files repeat small helpers of the same name, so they are no unity.
   set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests UNITY_BUILD OFF)
@@ -92,5 +93,8 @@ function(firn_test name folder)
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if("unit" IN_LIST arg_LABELS)
     add_dependencies(unit_tests test_${name})
+  endif()
+  if("bytes" IN_LIST arg_LABELS)
+    add_dependencies(bytes_tests test_${name})
   endif()
 endfunction()

@@ -208,7 +208,7 @@ TEST(ParseMetadata, ConformanceTablesHaveTheCountersThatJavaReports) {
         parse_table_metadata(read_whole(table / expected.at("metadata_file").get<std::string>()), "metadata");
     ++tables;
     EXPECT_EQ(metadata.format_version, expected.at("format_version"));
-    EXPECT_EQ(metadata.table_uuid, expected.at("table_uuid"));
+    EXPECT_EQ(metadata.table_uuid, expected.at("table_uuid").get<std::string>());
     EXPECT_EQ(metadata.last_sequence_number, expected.at("last_sequence_number"));
     if (expected.at("current_snapshot_id").is_null()) {
       EXPECT_EQ(metadata.current_snapshot(), nullptr);

@@ -384,7 +384,7 @@ void World::ingest(const Step& step) {
 void World::backfill(const Step& step) {
   if (!growing_ || step.arg("grow") == 0) {
     if (growing_) fs::remove(growing_->path);
-    growing_.emplace();
+    growing_ = Growing();
     growing_->path = folder_ / fmt::format("files/{}.ndjson", ++num_files_);
     growing_->dataset = static_cast<Dataset>(step.arg("dataset"));
     // A running process does not look for what others take meanwhile: the daemon is the only one.
