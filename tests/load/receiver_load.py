@@ -192,7 +192,7 @@ def main():
     arguments.add_argument("--body-bytes", type=int, default=64 << 10)
     arguments.add_argument("--seconds", type=float, default=15)
     arguments.add_argument("--queued-bytes", type=int, default=32 << 20, help="the receiver's maxQueuedBytes")
-    arguments.add_argument("--requests-per-second", type=int, default=3, help="of one gateway")
+    arguments.add_argument("--requests-per-second", type=int, default=1, help="of one gateway")
     arguments.add_argument("--memory-bytes", type=int, default=1 << 30, help="that the server may take at most")
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="firn-load-") as name:

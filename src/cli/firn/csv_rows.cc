@@ -216,8 +216,8 @@ class CsvRows final : public arrow::RecordBatchReader {
 
 }  // namespace
 
-std::shared_ptr<arrow::RecordBatchReader> read_csv_rows(std::shared_ptr<arrow::io::InputStream> in, const Schema& table,
-                                                        const TextRowsOptions& options) {
+std::shared_ptr<arrow::RecordBatchReader> read_csv_rows(const std::shared_ptr<arrow::io::InputStream>& in,
+                                                        const Schema& table, const TextRowsOptions& options) {
   return std::make_shared<CsvRows>(in, table, options);
 }
 

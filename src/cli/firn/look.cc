@@ -96,7 +96,8 @@ std::string own_properties(const Snapshot& snapshot) {
   std::string text;
   for (const auto& [key, value] : snapshot.summary) {
     const bool is_own = key.starts_with("firn.") || key.starts_with("orca.");
-    if (is_own || key == "wap.id" || key == "published-wap-id") text += (text.empty() ? "" : " ") + key + "=" + value;
+    if (!is_own && key != "wap.id" && key != "published-wap-id") continue;
+    text.append(text.empty() ? "" : " ").append(key).append("=").append(value);
   }
   return text;
 }

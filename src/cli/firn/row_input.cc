@@ -28,7 +28,7 @@ constexpr std::string_view kArrowFileMagic = "ARROW1";
 
 std::shared_ptr<arrow::ArrayData> with_type(const arrow::ArrayData& data,
                                             const std::shared_ptr<arrow::DataType>& type) {
-  const auto copy = std::make_shared<arrow::ArrayData>(data);
+  auto copy = std::make_shared<arrow::ArrayData>(data);
   copy->type = type;
   for (size_t i = 0; i < copy->child_data.size() && static_cast<int>(i) < type->num_fields(); ++i) {
     copy->child_data[i] = with_type(*copy->child_data[i], type->field(static_cast<int>(i))->type());

@@ -28,7 +28,7 @@ std::shared_ptr<arrow::RecordBatchReader> read_json_rows(std::shared_ptr<arrow::
 // not closed, or closed within a value, is refused by the line that it was opened on. New columns get a type from the
 // first rows: boolean, long, double, date, timestamp or timestamptz where all values are spelled so, else string;
 // without any value they are left out, which standard error is told.
-std::shared_ptr<arrow::RecordBatchReader> read_csv_rows(std::shared_ptr<arrow::io::InputStream> in,
+std::shared_ptr<arrow::RecordBatchReader> read_csv_rows(const std::shared_ptr<arrow::io::InputStream>& in,
                                                         const iceberg::Schema& table, const TextRowsOptions& options);
 
 // Builders of one batch, and what they become.

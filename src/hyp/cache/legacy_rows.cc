@@ -41,7 +41,7 @@ bool may_have_legacy_rows(const HeldTable& held) {
   if (!is_adopted(metadata) || !metadata.bool_property(kSequencedProperty, false)) return true;
   iceberg::ScanOptions scan;
   scan.columns = {kIngestSeqColumn};
-  NumberRange none_but_unnumbered;
+  SequenceWindow none_but_unnumbered;
   none_but_unnumbered.since_exclusive = std::numeric_limits<int64_t>::max();
   none_but_unnumbered.unnumbered = true;
   return !plan_sequence(metadata, held.operations->io(), scan, none_but_unnumbered).tasks.empty();

@@ -66,7 +66,7 @@ struct SequencedReader::State {
     if (!has_numbers(metadata.schema())) return !options.include_legacy;
     const auto& io = held->operations->io();  // which finds the files of a cache that was moved, too
     const int32_t seq_id = hidden_ids(metadata.schema(), metadata.location).ingest_seq;
-    NumberRange range{options.since_exclusive, options.until, options.include_legacy};
+    SequenceWindow range{options.since_exclusive, options.until, options.include_legacy};
     if (!range.since_exclusive && !options.include_legacy) range.since_exclusive = 0;  // legacy rows' are not above it
     iceberg::ScanOptions scan = scan_options(columns, options);
     scan.columns.push_back(kIngestSeqColumn);

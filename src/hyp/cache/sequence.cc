@@ -258,7 +258,7 @@ std::string SequenceAllocator::open_id() const {
   return state_->open_id;
 }
 
-const std::string& SequenceAllocator::cache_id() {
+std::string SequenceAllocator::cache_id() {
   std::lock_guard guard(state_->mutex);
   if (state_->cache_id.empty()) {
     const FileLock lock = state_->lock_file();

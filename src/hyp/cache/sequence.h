@@ -35,7 +35,7 @@ class SequenceAllocator {
   SequenceAllocator(std::string cache_root, std::string state_dir);
   ~SequenceAllocator();
   // Durable when it returns.
-  const std::string& cache_id();
+  std::string cache_id();
   std::string open_id() const;  // of the latest reservation
 
   // `count` (at least 1) consecutive numbers, all above `above_exclusive` and durable as used; the first is returned.

@@ -27,7 +27,7 @@ struct ManifestNumbers {
     upper = std::max(upper, highest_number(file, seq_id).value_or(std::numeric_limits<int64_t>::max()));
     may_lack = may_lack || may_lack_numbers(file, seq_id);
   }
-  bool may_have(const NumberRange& range) const {
+  bool may_have(const SequenceWindow& range) const {
     if (range.unnumbered && may_lack) return true;
     return (!range.since_exclusive || upper > *range.since_exclusive) && (!range.until || lower <= *range.until);
   }
@@ -77,7 +77,7 @@ ManifestNumbers read_numbers(const iceberg::TableMetadata& metadata, FileIO& io,
 
 }  // namespace
 
-iceberg::ExpressionPtr sequence_filter(const NumberRange& range) {
+iceberg::ExpressionPtr sequence_filter(const SequenceWindow& range) {
   iceberg::ExpressionPtr filter = iceberg::predicate(Op::not_null, kIngestSeqColumn);
   if (range.since_exclusive) filter = iceberg::predicate(Op::gt, kIngestSeqColumn, {*range.since_exclusive});
   if (range.until) filter = iceberg::and_(filter, iceberg::predicate(Op::lt_eq, kIngestSeqColumn, {*range.until}));
@@ -86,7 +86,7 @@ iceberg::ExpressionPtr sequence_filter(const NumberRange& range) {
 }
 
 iceberg::ScanPlan plan_sequence(const iceberg::TableMetadata& metadata, const std::shared_ptr<FileIO>& io,
-                                const iceberg::ScanOptions& scan, const NumberRange& range) {
+                                const iceberg::ScanOptions& scan, const SequenceWindow& range) {
   iceberg::ScanOptions options = scan;
   options.filter = sequence_filter(range);
   iceberg::ScanPlan plan = iceberg::plan_columns(metadata, metadata.schema(), options);

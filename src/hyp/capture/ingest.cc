@@ -30,8 +30,6 @@ void note_end(Intake& intake, FrameSink& sink, bool was_done) {
   sink.finish();
 }
 
-constexpr size_t kHeadBytes = 4096;
-
 // Keeps the stream's first bytes.
 class HeadStream : public ByteStream {
  public:

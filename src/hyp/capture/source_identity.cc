@@ -16,8 +16,6 @@
 namespace firn::hyp {
 namespace {
 
-constexpr size_t kHeadBytes = 4096;
-
 std::string read_head(int fd, const std::string& path, size_t size) {
   std::string head(size, '\0');
   size_t filled = 0;

@@ -11,6 +11,8 @@
 
 namespace firn::hyp {
 
+inline constexpr size_t kHeadBytes = 4096;  // a stream's first bytes, of which at most a fingerprint is made
+
 struct FileSource {
   std::shared_ptr<void> claim;  // of the file, whatever its fingerprint
   std::string id;               // for the frames to come

@@ -28,7 +28,7 @@ constexpr int64_t kFrameHeadBytes = 8;
 constexpr int64_t kPayloadBytesMin = 18;
 // One read brings the head of any frame, and small frames whole.
 constexpr int64_t kReadBytes = 8192;
-constexpr uint64_t kTextBytesMax = 1U << 31;
+constexpr uint64_t kFrameTextBytesMax = 1U << 31;
 // A third of the text's size at about the speed of a copy over the network; higher levels save less than they cost.
 constexpr int kPackLevel = -3;
 
@@ -153,7 +153,7 @@ bool decode_payload_head(Taker& taker, DecodedFrame& out) {
 std::string unpacked(const std::string& packed, const Segment& segment, int64_t offset) {
   const unsigned long long size = ::ZSTD_getFrameContentSize(packed.data(), packed.size());
   std::string text;
-  bool is_whole = size <= kTextBytesMax;
+  bool is_whole = size <= kFrameTextBytesMax;
   if (is_whole) {
     text.resize(size);
     is_whole = ::ZSTD_decompress(text.data(), text.size(), packed.data(), packed.size()) == size;
@@ -243,7 +243,7 @@ std::string encode_rows_head(const Frame& frame, SpoolPosition synced) {
     put_text(out, frame.row_member);
     put(out, static_cast<uint8_t>(frame.is_packed));
   }
-  if (out.size() + frame.text.size() > kTextBytesMax) {
+  if (out.size() + frame.text.size() > kFrameTextBytesMax) {
     fail(ErrorKind::invalid_argument, "a frame of {} bytes for dataset {}: cut it", frame.text.size(), frame.dataset);
   }
   set_head(out, frame.text);
@@ -280,7 +280,7 @@ std::optional<std::string> packed_text(std::string_view text) {
   };
   thread_local const std::unique_ptr<ZSTD_CCtx, Free> context(::ZSTD_createCCtx());
   thread_local std::string kept;  // of texts of the usual size, since new memory costs as much as a copy
-  if (context == nullptr || text.size() > kTextBytesMax) return std::nullopt;
+  if (context == nullptr || text.size() > kFrameTextBytesMax) return std::nullopt;
   std::string once;
   const size_t bound = ::ZSTD_compressBound(text.size());
   std::string& out = bound <= kKeptBytesMax ? kept : once;

@@ -33,7 +33,7 @@ FileShape shape_of(const iceberg::FileScanTask& task, const iceberg::DataFile& f
 }  // namespace
 
 std::string LiveTable::path_on_disk(const std::string& path) const {
-  const std::string local = local_path(path);
+  std::string local = local_path(path);
   const std::string recorded = iceberg::normal_location(metadata->location);
   if (recorded == location || !local.starts_with(recorded + "/")) return local;
   return location + local.substr(recorded.size());

@@ -142,7 +142,7 @@ std::string rotate_gateway(const std::string& state_dir, const std::string& name
   const FileLock lock = lock_gateways(state_dir);
   std::vector<Gateway> gateways = load_gateways(state_dir);
   const auto gateway = find_gateway(gateways, state_dir, name);
-  const std::string token = new_token();
+  std::string token = new_token();
   if (!token_file.empty()) write_token_file(token_file, token);
   gateway->token_sha256 = hash_of(token);
   gateway->created_at = format_timestamp_ms_utc(now_ms());

@@ -52,7 +52,7 @@ std::string make_spool(const std::string& receiver) {
   Ledger::create(ledger_path(unfinished));
   sync_directory(unfinished);
   fault_point("receiver.before_publish");
-  const std::string folder = join_path(receiver, id);
+  std::string folder = join_path(receiver, id);
   rename_file(unfinished, folder);
   return folder;
 }

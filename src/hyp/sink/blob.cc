@@ -81,7 +81,7 @@ class BlobDestination final : public Destination {
   // A unit has rows of one old claim alone or of none, so that either the one or the other has all rows of that range.
   int64_t unit_end_max(const Unit& unit, int64_t first) override {
     int64_t end = std::numeric_limits<int64_t>::max();
-    for (const NumberRange& old : old_ranges(unit)) {
+    for (const ClaimRange& old : old_ranges(unit)) {
       if (first <= old.until) end = std::min(end, first > old.since_exclusive ? old.until : old.since_exclusive);
     }
     return end;
@@ -143,8 +143,8 @@ class BlobDestination final : public Destination {
     return read_blob_claim(*io_, claim_path(unit, since), since);
   }
 
-  std::vector<NumberRange> old_ranges(const Unit& unit) {
-    std::vector<NumberRange> ranges;
+  std::vector<ClaimRange> old_ranges(const Unit& unit) {
+    std::vector<ClaimRange> ranges;
     for (const FileInfo& file : io_->list(old_claims_folder(claims_folder(unit)), false)) {
       if (const auto range = old_claim_range(file.path)) ranges.push_back(*range);
     }
@@ -206,7 +206,7 @@ class BlobDestination final : public Destination {
       claims.push_back(std::move(*claim));
     }
     drop_old_claims_without_object(unit);
-    const std::vector<NumberRange> old = old_ranges(unit);
+    const std::vector<ClaimRange> old = old_ranges(unit);
     for (size_t i = claims.size(); i-- > 0;) {
       fault_point("sink.before-withdraw");
       keep_as_old(unit, claims[i], old);
@@ -223,9 +223,9 @@ class BlobDestination final : public Destination {
 
   // Readers find the rows there until others have all of them, since the cache may no longer have them when they would
   // be sent again. Durable before the claim goes.
-  void keep_as_old(const Unit& unit, const BlobClaim& claim, const std::vector<NumberRange>& old) {
+  void keep_as_old(const Unit& unit, const BlobClaim& claim, const std::vector<ClaimRange>& old) {
     if (claim.object.empty() || !io_->stat(join_path(prefix_, claim.object))) return;
-    const auto has_its_rows = [&](const NumberRange& range) {  // it was sent again, maybe without some of them
+    const auto has_its_rows = [&](const ClaimRange& range) {  // it was sent again, maybe without some of them
       return range.since_exclusive <= claim.since_of_rows() && claim.until <= range.until;
     };
     if (std::any_of(old.begin(), old.end(), has_its_rows)) return;
@@ -235,7 +235,7 @@ class BlobDestination final : public Destination {
 
   // So that what was sent again for them is not taken for a part of them.
   void drop_old_claims_without_object(const Unit& unit) {
-    for (const NumberRange& range : old_ranges(unit)) {
+    for (const ClaimRange& range : old_ranges(unit)) {
       BlobClaim name{range.since_exclusive, range.until, std::nullopt, "", 0};
       const std::string path = old_claim_path(claims_folder(unit), name);
       const auto claim = read_blob_claim(*io_, path, range.since_exclusive);

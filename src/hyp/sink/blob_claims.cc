@@ -37,9 +37,9 @@ std::string old_claim_path(const std::string& folder, const BlobClaim& claim) {
   return fmt::format("{}/{}_{}.json", old_claims_folder(folder), claim.since_of_rows(), claim.until);
 }
 
-std::optional<NumberRange> old_claim_range(std::string_view path) {
+std::optional<ClaimRange> old_claim_range(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
-  NumberRange range;
+  ClaimRange range;
   const char* const end = name.data() + name.size();
   const auto [since_end, since_error] = std::from_chars(name.data(), end, range.since_exclusive);
   if (since_error != std::errc() || since_end == end || *since_end != '_') return std::nullopt;

@@ -20,9 +20,9 @@
 
 namespace firn::hyp {
 
-struct NumberRange {
+struct ClaimRange {
   int64_t since_exclusive = 0, until = 0;
-  auto operator<=>(const NumberRange&) const = default;
+  auto operator<=>(const ClaimRange&) const = default;
 };
 
 struct BlobClaim {
@@ -44,6 +44,6 @@ std::optional<BlobClaim> read_blob_claim(FileIO& io, const std::string& path, in
 std::string old_claims_folder(const std::string& folder);
 std::string old_claim_path(const std::string& folder, const BlobClaim& claim);
 // The numbers of its rows, of a path of that form; nullopt: it is another file.
-std::optional<NumberRange> old_claim_range(std::string_view path);
+std::optional<ClaimRange> old_claim_range(std::string_view path);
 
 }  // namespace firn::hyp

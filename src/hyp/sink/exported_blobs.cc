@@ -131,7 +131,7 @@ std::map<std::string, FolderClaims> read_claims(FileIO& io, const std::string& r
   }
   listed.clear();
   for (const auto& [folder, some] : claims.old_by_folder) {
-    for (const NumberRange& range : some) {
+    for (const ClaimRange& range : some) {
       const BlobClaim name{range.since_exclusive, range.until, std::nullopt, "", 0};
       listed.push_back({&folder, range.since_exclusive, old_claim_path(root + folder, name)});
     }
@@ -256,7 +256,7 @@ Exports find_blobs(const std::shared_ptr<FileIO>& io, const SinkConfig& sink, co
   };
   const auto old_came_too_late = [&](const std::string& folder, const BlobClaim& claim) {
     const auto known = before.old_by_folder.find(folder);
-    const NumberRange range{claim.since_of_rows(), claim.until};
+    const ClaimRange range{claim.since_of_rows(), claim.until};
     const bool is_known = known != before.old_by_folder.end() && known->second.contains(range);
     return !is_known && came_too_late(folder, claim);
   };

@@ -37,7 +37,7 @@ struct ClaimList {
   // By folder, "<stream>/<openId>" encoded as in the path: the number that each claim there begins behind.
   std::map<std::string, std::set<int64_t>> since_by_folder;
   // By the same folder: the ranges of claims that a reset took back (blob_claims.h).
-  std::map<std::string, std::set<NumberRange>> old_by_folder;
+  std::map<std::string, std::set<ClaimRange>> old_by_folder;
 
   std::set<std::string> datasets() const;
 };

@@ -25,7 +25,7 @@ bool is_position_file(const DataFile& file) {
 }
 
 // Position delete files that may be rewritten together, and the data files that they concern.
-struct Group {
+struct DeleteGroup {
   std::vector<DataFile> files;
   std::vector<DataFile> dangling;  // of `files`
   std::vector<const FileScanTask*> tasks;
@@ -58,7 +58,7 @@ class Rewrite {
     ScanOptions scan;
     scan.snapshot_id = head->snapshot_id;
     plan_ = plan_scan(*base_.metadata, table_.io(), scan);
-    for (Group& group : make_groups(std::move(files), *head)) rewrite(group);
+    for (DeleteGroup& group : make_groups(std::move(files), *head)) rewrite(group);
     return std::move(result_);
   }
 
@@ -66,10 +66,10 @@ class Rewrite {
   bool makes_vectors() const { return base_.metadata->format_version >= 3; }
 
   // On v3 all at once: a data file has one vector, whatever the partition of the delete files that go.
-  std::vector<Group> make_groups(std::vector<DataFile> files, const Snapshot& head) {
+  std::vector<DeleteGroup> make_groups(std::vector<DataFile> files, const Snapshot& head) {
     std::unordered_map<std::string, size_t> index;
     std::unordered_map<std::string, size_t> group_of_path;
-    std::vector<Group> groups;
+    std::vector<DeleteGroup> groups;
     for (DataFile& file : files) {
       const std::string key = makes_vectors() ? "" : partition_key(file.partition_spec_id, file.partition);
       const auto [found, is_new] = index.try_emplace(key, groups.size());
@@ -93,13 +93,13 @@ class Rewrite {
     return groups;
   }
 
-  bool is_worthwhile(const Group& group) const {
+  bool is_worthwhile(const DeleteGroup& group) const {
     if (makes_vectors() || options_.rewrite_all) return true;
     const size_t ideal = delete_granularity(*base_.metadata) == DeleteGranularity::file ? group.tasks.size() : 1;
     return group.files.size() > ideal && static_cast<int64_t>(group.files.size()) >= options_.min_input_files;
   }
 
-  void rewrite(const Group& group) {
+  void rewrite(const DeleteGroup& group) {
     const bool is_whole = is_worthwhile(group);
     const std::vector<DataFile>& removed = is_whole ? group.files : group.dangling;
     if (removed.empty()) return;
@@ -132,7 +132,7 @@ class Rewrite {
     result_.positions_dropped += positions_before - positions;
   }
 
-  std::vector<DataFile> write(const Group& group, int64_t& positions) {
+  std::vector<DataFile> write(const DeleteGroup& group, int64_t& positions) {
     PositionDeleteWriter writer(table_.io(), *base_.metadata);
     for (const FileScanTask* concerned : group.tasks) {
       FileScanTask task;

@@ -104,7 +104,7 @@ std::shared_ptr<arrow::Array> project_array(const std::shared_ptr<arrow::Array>&
     const std::shared_ptr<arrow::Array> child = arrow::MakeArray(source.data()->child_data.at(index));
     children.push_back(project_array(child, *from.fields()[index].type, *field.type));
   }
-  return struct_of(source, to, std::move(children))->Slice(0, array->length());
+  return struct_of(source, to, children)->Slice(0, array->length());
 }
 
 std::shared_ptr<arrow::Array> with_constants(const std::shared_ptr<arrow::Array>& array, const Type& type,
@@ -121,7 +121,7 @@ std::shared_ptr<arrow::Array> with_constants(const std::shared_ptr<arrow::Array>
                                                    : with_constants(child, *field.type, constants));
     changed = changed || children.back() != child;
   }
-  return changed ? struct_of(source, type, std::move(children))->Slice(0, array->length()) : array;
+  return changed ? struct_of(source, type, children)->Slice(0, array->length()) : array;
 }
 
 std::shared_ptr<arrow::Array> nested_array(std::shared_ptr<arrow::Array> array, const Type& type,

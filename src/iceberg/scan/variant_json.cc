@@ -13,7 +13,7 @@ namespace firn::iceberg {
 
 namespace {
 
-constexpr int kDepthMax = 500;  // deeper nesting is taken for hostile: it would exhaust the stack
+constexpr int kVariantDepthMax = 500;  // deeper nesting is taken for hostile: it would exhaust the stack
 
 std::string_view take(std::string_view bytes, uint64_t offset, uint64_t size) {
   if (offset > bytes.size() || size > bytes.size() - offset) {
@@ -67,7 +67,7 @@ class Writer {
       : names_(names), values_left_(size_bytes), out_(out) {}
 
   void append(std::string_view value, int depth) {
-    if (depth > kDepthMax) fail(ErrorKind::corrupt, "variant: nested deeper than {}", kDepthMax);
+    if (depth > kVariantDepthMax) fail(ErrorKind::corrupt, "variant: nested deeper than {}", kVariantDepthMax);
     if (values_left_-- == 0) fail(ErrorKind::corrupt, "variant: more values than bytes");
     const auto first = load<uint8_t>(value, 0);
     const unsigned header = first >> 2;

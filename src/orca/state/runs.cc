@@ -228,9 +228,10 @@ int64_t retry_run(Database& database, const RunPlan& plan, const std::string& ru
       const std::string of_key = "from orca_partitions as u where u.run_id = p.run_id and u.step in (" + aligned +
                                  ") and u.partition_key = p.partition_key and u.status ";
       database.run(
-          "update orca_partitions as p set status = 'waiting', error = null, waits = (select count(*) " + of_key +
-              "<> 'done') where p.run_id = ?1 and p.step = ?2 and p.status = 'skipped' and not exists (select 1 " +
-              of_key + "in ('failed', 'skipped'))",
+          fmt::format("update orca_partitions as p set status = 'waiting', error = null, waits = (select count(*) "
+                      "{0}<> 'done') where p.run_id = ?1 and p.step = ?2 and p.status = 'skipped' and not exists "
+                      "(select 1 {0}in ('failed', 'skipped'))",
+                      of_key),
           {run_id, index});
       database.run(
           "update orca_partitions set status = 'ready' where run_id = ?1 and step = ?2 and status = 'waiting' and "

@@ -136,7 +136,7 @@ TEST(Reads, KnownManifestsChangeNoPlan) {
   for (const int64_t since : edges) {
     for (const int64_t until : edges) {
       for (const bool unnumbered : {false, true}) {
-        const NumberRange range{since, until, unnumbered};
+        const SequenceWindow range{since, until, unnumbered};
         iceberg::ScanOptions scan;
         const auto planned = paths(plan_sequence(*held->table.metadata, cache.io(), scan, range));
         scan.filter = sequence_filter(range);
