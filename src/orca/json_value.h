@@ -171,7 +171,8 @@ struct JsonValue<std::map<std::string, T>> {
   static std::map<std::string, T> from(const Json& json, const std::string& where) {
     if (!json.is_object()) internal::fail_json(json, where, "an object");
     std::map<std::string, T> values;
-    for (const auto& [key, value] : json.items()) values[key] = value_from_json<T>(value, where + "." + key);
+    for (const auto& [key, value] : json.items())
+      values[key] = value_from_json<T>(value, std::string(where).append(".").append(key));
     return values;
   }
   static std::string type() { return "{*:" + json_type<T>() + "}"; }

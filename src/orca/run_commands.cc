@@ -148,7 +148,7 @@ int work(const Invocation& invocation, const std::shared_ptr<GroupCommit>& state
   return status_of(outcome.status);
 }
 
-RunRow begin(GroupCommit& state, const Pipeline& pipeline, const char* kind, RunParameters parameters) {
+RunRow begin(GroupCommit& state, const Pipeline& pipeline, const char* kind, const RunParameters& parameters) {
   const NewRun run{.id = uuid_v4(),
                    .pipeline = pipeline.name,
                    .kind = kind,

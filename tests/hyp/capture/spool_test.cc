@@ -406,7 +406,6 @@ TEST(Spool, ManyThreadsShareSyncsAndNothingIsLost) {
   const auto spool = Spool::open(root.path(), 4000);
   constexpr int kThreads = 8;
   constexpr int kFrames = 50;
-  std::atomic<int> num_syncs = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {

@@ -91,7 +91,6 @@ TEST_P(SinkDriver, ShipsPartitionsAtOnceWithinTheLimitAndReportsThemInOrder) {
     sink.path = fmt::format("{}{}", box_.out(), limit);
     sink.parallel_max = limit;
     std::atomic<int> active{0}, most{0};
-    std::mutex mutex;
     std::set<std::thread::id> threads;
     SinkRunOptions options;
     options.progress = [&](const PartitionId&, int64_t) {  // one call at a time

@@ -16,7 +16,7 @@ class Zombies : public ::testing::TestWithParam<bool> {
   // Runs `other` just before `attempt` publishes: it was stopped there.
   template <class Other>
   void stop_before_publish(const Other& other) {
-    world_.store->before_put([this, other, done = std::make_shared<bool>(false)](const std::string& path) {
+    world_.store->before_put([other, done = std::make_shared<bool>(false)](const std::string& path) {
       if (*done || !path.ends_with(".metadata.json")) return;
       *done = true;
       other();
