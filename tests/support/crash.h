@@ -2,6 +2,8 @@
 // thread; a program of ours is rather run with FIRN_FAULT_KILL_AT.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,6 +19,10 @@ std::vector<std::string> fault_points_of(const std::function<void()>& work);
 
 // Runs `work` up to its pass `index` (from 0), where the process ends. Throws internal if it ends otherwise.
 void run_killed_at(size_t index, Crash crash, const std::function<void()>& work);
+
+// fork() for a child that goes on with the test's code, and an error if there can be none. Under the race detector,
+// which ends a child that begins threads where its parent had some, it skips the test, and says so.
+pid_t fork_child();
 
 // Runs `work` in a forked child and returns its exit status (0 unless it threw, then 1 with the message on stderr).
 int run_in_child(const std::function<void()>& work);

@@ -119,7 +119,7 @@ TEST(Generations, AReaderOfAnotherProcessIsSparedToo) {
   int began[2], go[2];
   ASSERT_EQ(::pipe(began), 0);
   ASSERT_EQ(::pipe(go), 0);
-  const pid_t child = ::fork();
+  const pid_t child = fork_child();
   if (child == 0) {
     char byte = 0;
     int status = 1;

@@ -37,8 +37,7 @@ class ReceiverProcess {
   void start() {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail_errno(errno, "socketpair");
-    pid_ = ::fork();
-    if (pid_ < 0) fail_errno(errno, "fork");
+    pid_ = fork_child();
     if (pid_ == 0) {
       ::close(ends[0]);
       serve(ends[1]);

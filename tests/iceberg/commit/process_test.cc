@@ -39,8 +39,7 @@ TEST(Processes, FourOf25AppendsEachMake100Rows) {
   constexpr int kProcesses = 4, kAppends = 25;
   std::vector<pid_t> children;
   for (int process = 0; process < kProcesses; ++process) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
+    const pid_t child = fork_child();
     if (child == 0) {
       try {
         for (int i = 0; i < kAppends; ++i) append_file(location, fmt::format("p{}-{}", process, i));

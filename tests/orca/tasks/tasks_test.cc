@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "orca/tasks/tasks.h"
+#include "support/crash.h"
 #include "support/temp_folder.h"
 
 namespace tasks_test {
@@ -179,7 +180,7 @@ TEST(Workers, ATaskThatKeepsKillingItsWorkersFailsAndOthersGoOn) {
 TEST(Workers, EndWithTheirParentWhateverTheyAreDoing) {
   const TempFolder folder;
   const std::string path = folder / "pid";
-  const pid_t parent = fork();
+  const pid_t parent = fork_child();
   if (parent == 0) {
     Tasks tasks({.engine = TaskEngine::processes, .workers = 1});
     tasks.remote(tasks_test::hang, path);
