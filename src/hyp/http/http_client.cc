@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <mutex>
 
 #include <curl/curl.h>
@@ -41,8 +40,7 @@ struct SentRequest {
 
 size_t read_body(char* to, size_t size, size_t count, void* pointer) {
   SentRequest& exchange = *static_cast<SentRequest*>(pointer);
-  const size_t some = std::min(size * count, exchange.body.size() - exchange.sent);
-  std::memcpy(to, exchange.body.data() + exchange.sent, some);
+  const size_t some = exchange.body.copy(to, size * count, exchange.sent);
   exchange.sent += some;
   return some;
 }

@@ -334,7 +334,7 @@ std::optional<std::string> Cut::SpoolScan::next() {
 }
 
 iceberg::Schema schema_with_exports(const Cache& cache, const std::string& dataset) {
-  const iceberg::Schema schema = cache.dataset_schema(dataset);
+  iceberg::Schema schema = cache.dataset_schema(dataset);
   const SinkConfig* sink = find_queryable_sink(cache.config(), dataset);
   if (sink == nullptr) return schema;
   const auto cut = Cut(cache).dataset(dataset);

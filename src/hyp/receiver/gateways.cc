@@ -131,7 +131,7 @@ std::string add_gateway(const std::string& state_dir, const std::string& name, c
     if (fold_name(other.name) == fold_name(name))
       fail(ErrorKind::already_exists, "the gateway \"{}\" differs from it only in case", other.name);
   }
-  const std::string token = new_token();
+  std::string token = new_token();
   if (!token_file.empty()) write_token_file(token_file, token);
   gateways.push_back({name, hash_of(token), format_timestamp_ms_utc(now_ms())});
   save_gateways(state_dir, gateways);

@@ -155,7 +155,7 @@ class ProcessPool final : public TaskPool {
   std::string end(int index, std::unique_ptr<Worker>& worker) {
     forget(index);
     if (!worker) return "";
-    const std::string how = worker->reap();
+    std::string how = worker->reap();
     worker.reset();
     return how;
   }
