@@ -18,11 +18,14 @@ REPS = os.environ.get("PEERS_REPS", "3")
 def environment():
     return dict(os.environ, PEERS_WORK=str(WORK), PEERS_REPS=REPS, PEERS_OUT=str(WORK / "results.jsonl"),
                 PEERS_VENV=str(WORK / "venv"), PEERS_VENV_DUCKDB15=str(WORK / "venv-duckdb15"),
-                PEERS_JAR=str(WORK / "iceberg-spark-runtime.jar"))
+                PEERS_JAR=os.environ.get("PEERS_JAR", str(WORK / "iceberg-spark-runtime.jar")))
 
 
 def harness(*words):
-    subprocess.run([*map(str, words)], check=True, cwd=PEERS, env=environment(), stdout=sys.stderr)
+    variables = environment()
+    if not os.path.exists(variables["PEERS_JAR"]):
+        del variables["PEERS_JAR"]  # else it is taken for one that is given, and copied
+    subprocess.run([*map(str, words)], check=True, cwd=PEERS, env=variables, stdout=sys.stderr)
 
 
 def prepare(*inputs):
