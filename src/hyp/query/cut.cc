@@ -1,12 +1,9 @@
 #include "hyp/query/cut.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "base/arrow_status.h"
-#include "base/civil_time.h"
-#include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "base/uri.h"
@@ -17,33 +14,9 @@
 #include "hyp/cache/visible_schema.h"
 #include "hyp/capture/spool_sources.h"
 #include "hyp/sink/unit.h"
-#include "hyp/sink/watermark.h"
 
 namespace firn::hyp {
 namespace {
-
-// Of a destination that was looked at after `began_at` and has nothing of the dataset. An answer without rows that were
-// shipped, and have left the cache, would be wrong and look right.
-void refuse_if_vanished(const Config& config, const SinkConfig& sink, const std::string& dataset,
-                        const std::string& began_at) {
-  const std::filesystem::path any = watermark_path(config.state_dir, sink.name, {dataset, "any"});
-  std::error_code is_not_there;
-  for (const auto& file : std::filesystem::directory_iterator(any.parent_path(), is_not_there)) {
-    if (file.path().extension() != ".json") continue;
-    const std::optional<Watermark> watermark = load_watermark(file.path());
-    if (!watermark || !watermark->seq || watermark->exported_row_count == 0) continue;
-    if (const std::string& at = watermark->shipped_at.empty() ? watermark->updated_at : watermark->shipped_at;
-        at >= began_at) {  // it may have come since
-      continue;
-    }
-    fail(ErrorKind::not_found,
-         "{}: sink {} has shipped rows of dataset {} there, and nothing of them is there any more. Bring them back; or "
-         "take \"queryable\" from the sink, or tell it that they are gone (`hyp sink reset --sink {} --to "
-         "destination`), "
-         "to read what the cache has",
-         sink.kind == SinkKind::blob ? sink.path : archive_location(sink, dataset), sink.name, dataset, sink.name);
-  }
-}
 
 // Whether the dataset's table of `source` has the frame that begins at `begin`.
 bool is_flushed(const DatasetCut& dataset, const std::string& source, const std::string& spool_id,
@@ -170,8 +143,7 @@ iceberg::Schema with_exported_columns(const iceberg::Schema& schema, const Expor
 
 }  // namespace
 
-Cut::Cut(const Cache& cache, const std::atomic<bool>* cancelled)
-    : cache_(cache), cancelled_(cancelled), began_at_(format_timestamp_ms_utc(now_ms())) {
+Cut::Cut(const Cache& cache, const std::atomic<bool>* cancelled) : cache_(cache), cancelled_(cancelled) {
   for (const std::string& folder : list_spools(cache.config().cache_root)) {
     // Read before the tables: what is before the progress is in every table that is opened later.
     const SpoolPosition progress = load_progress(folder);
@@ -273,10 +245,6 @@ void Cut::hold_with_exports(DatasetCut& dataset, const SinkConfig& sink) {
     }
     dataset.exports = find_exports(cache_.io(), sink, dataset.name, before, own_streams, held);
     if (dataset.exports) {
-      const bool has_nothing =
-          before.claims ? dataset.exports->objects.empty() && !before.claims->datasets().contains(dataset.name)
-                        : before.archive == nullptr && dataset.exports->archive == nullptr;
-      if (has_nothing) refuse_if_vanished(cache_.config(), sink, dataset.name, began_at_);
       size_t i = 0;
       for (const auto& [source, table] : dataset.tables)
         dataset.unsent[source] = rows_outside(dataset.exports->sent[held[i++].stream]);

@@ -74,7 +74,6 @@ class Cut {
 
   const Cache& cache_;
   const std::atomic<bool>* cancelled_;
-  const std::string began_at_;  // ISO 8601; before any destination was looked at
   std::vector<OpenSpool> spools_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const DatasetCut>> datasets_;

@@ -278,27 +278,6 @@ TEST_P(QueryableSinks, AnotherSystemsCacheRestoredFromBeforeItsRowsWereNumbered)
   EXPECT_EQ(single_value(Cache(box_.config), "select count(*) from old"), "2");
 }
 
-TEST_P(QueryableSinks, ADestinationThatLostAllThatWasShippedIsNoAnswer) {
-  EXPECT_EQ(box_.seen(), Numbers());  // nothing was shipped yet
-  box_.add("a", 0, 3);
-  box_.ship();
-  box_.evict();
-  box_.add("a", 3, 5);
-  std::filesystem::rename(box_.out(), box_.out() + ".away");
-  Cache cache(box_.config);
-  const Failure failure = failure_of(cache, "select n from logs");
-  EXPECT_THAT(failure.message, testing::AllOf(testing::HasSubstr(box_.out()), testing::HasSubstr("any more")));
-  std::filesystem::rename(box_.out() + ".away", box_.out());
-  EXPECT_EQ(box_.seen(), from_to(0, 5));
-
-  std::filesystem::remove_all(box_.out());
-  ASSERT_TRUE(reset_sink(cache, box_.sink(), parse_reset_target("destination")).is_done);
-  EXPECT_EQ(box_.seen(), from_to(3, 5));
-  box_.ship();
-  box_.evict();
-  EXPECT_EQ(box_.seen(), from_to(3, 5));
-}
-
 // --- columns ---
 
 TEST_P(QueryableSinks, OlderColumnsAreNullAndNarrowerOnesWiden) {
