@@ -2,8 +2,8 @@
 add_library(firn_flags INTERFACE)
 target_compile_options(firn_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # The presets take clang, which needs a third of the time; g++ 12 works, too. It takes variants for uninitialised once
-  # it inlines enough (known to be wrong), and a unity build's anonymous namespaces for a header's.
+  # The presets take clang, which needs about half of the processor's time. g++ 12 takes variants for uninitialised once it
+  # inlines enough (known to be wrong), and a unity build's anonymous namespaces for a header's.
   target_compile_options(firn_flags INTERFACE -Wno-maybe-uninitialized -Wno-subobject-linkage)
 else()
   # Else what ccache kept of a precompiled header is refused for the time at which its sources were written.

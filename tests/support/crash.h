@@ -21,7 +21,9 @@ std::vector<std::string> fault_points_of(const std::function<void()>& work);
 void run_killed_at(size_t index, Crash crash, const std::function<void()>& work);
 
 // fork() for a child that goes on with the test's code, and an error if there can be none. Under the race detector,
-// which ends a child that begins threads where its parent had some, it skips the test, and says so.
+// which ends a child that begins threads where its parent had some, it skips the test, and says so; under the address
+// sanitizer, whose allocator's locks a child inherits as they are, it waits until other threads are asleep (2 s at
+// most).
 pid_t fork_child();
 
 // Runs `work` in a forked child and returns its exit status (0 unless it threw, then 1 with the message on stderr).
