@@ -12,6 +12,7 @@
 #include "base/span.h"
 #include "hyp/cache/generations.h"
 #include "hyp/cache/layout.h"
+#include "hyp/cache/legacy_rows.h"
 #include "hyp/maintain/sink_positions.h"
 #include "hyp/sink/driver.h"
 #include "iceberg/commit/commit.h"
@@ -155,6 +156,9 @@ class PartitionPurge {
   void run() {
     // Against a compaction that read the rows before they went; it would carry them over.
     const FileLock compactor = lock_compactor(cache_, partition_);
+    // Rewritten files would come in another order, and be another open than that of a copy of this cache, which would
+    // send the same rows again (P9.3).
+    number_legacy_rows(cache_, partition_);
     const FileLock partition_lock = cache_.lock(partition_);
     if (const auto held = cache_.hold(partition_, /*acting=*/true)) remove_from(*held);
     fault_point("purge.sweep");

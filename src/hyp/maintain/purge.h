@@ -22,7 +22,7 @@ struct PurgeReport {
 };
 
 // Removes every row of `dataset` that `where` (unbound, over the visible columns) is true for. The caller has flushed
-// the spools first. Rewrites the live generation's files that hold such rows, also those that a delete hides, then
+// the spools first. Rows of another system get their numbers first (P9.3). Rewrites the live generation's files that hold such rows, also those that a delete hides, then
 // removes what held them from older snapshots and generations that no reader holds; the rest goes at the next upkeep
 // once its reader ends. A partition that lacks a column of `where` is judged with that column null. A pending unit may
 // get fewer rows, its range stays. Waits for a compaction of the partition to end. Rejected lines are no rows and stay.

@@ -1,7 +1,9 @@
 // Sinks over caches of other systems, whose rows had no numbers (P9.3).
 #include "hyp/cache/legacy_table.h"
 #include "hyp/cache/table_opens.h"
+#include "hyp/maintain/purge.h"
 #include "hyp/sink/sink_box.h"
+#include "iceberg/expr/expression.h"
 #include "support/crash.h"
 
 namespace firn::hyp {
@@ -88,6 +90,27 @@ TEST_P(SinkLegacyRows, ThatTwoCopiesShareGoOnce) {
   sink_.unit_rows_max = 2;
   EXPECT_EQ(box_.ship_well(sink_).rows(), 1);
   EXPECT_EQ(delivered_rows(sink_), sorted_rows(kOld + kNew));
+}
+
+// A purge leaves the rows that stay their numbers and their open, whether or not they had them before.
+TEST_P(SinkLegacyRows, ThatTwoCopiesShareGoOnceThoughOneOfThemPurgedSomeFirst) {
+  const std::string copy = box_.folder / "copy", cache_root = box_.config.cache_root;
+  {
+    Cache cache(box_.config);
+    cache.sequence().cache_id();  // before the copy is made
+  }
+  copy_folder(cache_root, copy);
+  {
+    Cache cache(box_.config);
+    EXPECT_EQ(purge(cache, "logs", iceberg::parse_expression("id = 1")).rows, 1);
+    EXPECT_EQ(read_sequenced(cache, kPartition).after, (std::vector<int64_t>{-2, -1, 0}));
+  }
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 3);
+  copy_folder(copy, cache_root);
+  fs::remove_all(box_.config.state_dir);
+  box_.ingest_lines("logs", "s", {kNew[0]});
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 1);
+  EXPECT_EQ(delivered_rows(sink_), sorted_rows({kOld[1], kOld[2], kOld[3], kNew[0]}));
 }
 
 TEST_P(SinkLegacyRows, ArriveOnceWhereverTheProcessDies) {

@@ -43,11 +43,8 @@ constexpr int64_t kBeforeAll = std::numeric_limits<int64_t>::min();
 
 struct Partition {
   std::deque<Row> log;  // by seq, of the live ones
-
   int64_t last_seq = 0;
-  // Another program's rows are there, and perhaps without numbers yet: what is removed before the first read in order
-  // takes none.
-  bool may_be_unnumbered = false;
+
   std::vector<const Row*> live(int64_t since = kBeforeAll) const;
 };
 

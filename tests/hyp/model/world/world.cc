@@ -313,7 +313,6 @@ void World::make_legacy_rows() {
   KnownColumns& known = model_.known_of(Dataset::events);
   known.columns = {"id", "k", "s", "at"};
   Partition& partition = model_.partitions[id];
-  partition.may_be_unnumbered = true;
   for (size_t i = 0; i < kAppends; ++i) {
     std::vector<std::string> texts;
     while (texts.size() < kRowsEach) {

@@ -39,14 +39,6 @@ void expect_counts(const std::string& what, const Counts& found, const Counts& e
   if (found != expected) differ("{}: {}where {}should be", what, to_text(found), to_text(expected));
 }
 
-// Gives the rows of another program that are left the numbers up to 0, in their order (P9.3).
-void number_others_rows(Partition& partition) {
-  int64_t seq = 0;
-  for (auto row = partition.log.rbegin(); row != partition.log.rend(); ++row) {
-    if (row->is_live && row->seq <= 0) row->seq = seq--;
-  }
-}
-
 }  // namespace
 
 // How far the sinks of a partition's dataset are, from their files.
@@ -136,22 +128,14 @@ size_t World::settle_removal(const PartitionId& id, const std::vector<std::vecto
   }
   Partition& partition = model_.partitions[id];
   const std::vector<Row> found = read_rows_of(id, kBeforeAll);
-  const bool may_be_unnumbered = std::exchange(partition.may_be_unnumbered, false);  // the read has given them now
-  const auto fits = [&](const std::vector<const Row*>& live) {
-    return std::equal(found.begin(), found.end(), live.begin(), live.end(),
-                      [](const Row& a, const Row* b) { return a.seq == b->seq && a.content == b->content; });
-  };
   std::string problem;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     for (Row* row : outcomes[i]) row->is_live = false;
     const std::vector<const Row*> live = partition.live();
-    if (fits(live)) return i;
-    if (may_be_unnumbered) {
-      const std::deque<Row> before = partition.log;
-      number_others_rows(partition);
-      if (fits(live)) return i;
-      std::copy(before.begin(), before.end(), partition.log.begin());  // `live` and `outcomes` point into it
-    }
+    const bool fits = std::equal(found.begin(), found.end(), live.begin(), live.end(), [](const Row& a, const Row* b) {
+      return a.seq == b->seq && a.content == b->content;
+    });
+    if (fits) return i;
     std::vector<int64_t> missing, more;
     std::set<int64_t> is, should_be;
     for (const Row& row : found) is.insert(row.seq);
