@@ -7,7 +7,7 @@
 //            published whole (AtomicAppend; then the two say nothing, and the one before ends where its file does)
 //     rows   dataset, source, source id, batch id (u32 length and bytes each), i64 position bytes, i64 lines, u8 done,
 //            i64 updated_ms, i64 first line, text to the payload's end
-//     packed as rows, the text as one zstd frame that tells its size
+//     packed as rows, the text as its size (u32) and one block of LZ4
 //     marked as rows, with a member (u32 length and bytes) that each line's object has first, and a u8 whether the text
 //            is packed, before the text
 //     end    nothing: written when a spool is closed in order

@@ -22,10 +22,11 @@ struct PurgeReport {
 };
 
 // Removes every row of `dataset` that `where` (unbound, over the visible columns) is true for. The caller has flushed
-// the spools first. Rows of another system get their numbers first (P9.3). Rewrites the live generation's files that hold such rows, also those that a delete hides, then
-// removes what held them from older snapshots and generations that no reader holds; the rest goes at the next upkeep
-// once its reader ends. A partition that lacks a column of `where` is judged with that column null. A pending unit may
-// get fewer rows, its range stays. Waits for a compaction of the partition to end. Rejected lines are no rows and stay.
+// the spools first. Rows of another system get their numbers first (P9.3). Rewrites the live generation's files that
+// hold such rows, also those that a delete hides, then removes what held them from older snapshots and generations that
+// no reader holds; the rest goes at the next upkeep once its reader ends. A partition that lacks a column of `where` is
+// judged with that column null. A pending unit may get fewer rows, its range stays. Waits for a compaction of the
+// partition to end. Rejected lines are no rows and stay.
 //   Killed anywhere and run again, it completes. Throws invalid_argument for a column that no partition and no
 // declaration has, and for a literal that is none of its column's type; then nothing was done.
 PurgeReport purge(Cache& cache, const std::string& dataset, const iceberg::ExpressionPtr& where, bool dry_run = false);

@@ -132,9 +132,8 @@ size_t World::settle_removal(const PartitionId& id, const std::vector<std::vecto
   for (size_t i = 0; i < outcomes.size(); ++i) {
     for (Row* row : outcomes[i]) row->is_live = false;
     const std::vector<const Row*> live = partition.live();
-    const bool fits = std::equal(found.begin(), found.end(), live.begin(), live.end(), [](const Row& a, const Row* b) {
-      return a.seq == b->seq && a.content == b->content;
-    });
+    const bool fits = std::equal(found.begin(), found.end(), live.begin(), live.end(),
+                                 [](const Row& a, const Row* b) { return a.seq == b->seq && a.content == b->content; });
     if (fits) return i;
     std::vector<int64_t> missing, more;
     std::set<int64_t> is, should_be;
