@@ -20,8 +20,8 @@ struct PlaceArguments {
 
 void add_place(CLI::App* command, PlaceArguments& place) {
   command->add_flag("--first", place.first, "Before all others");
-  command->add_option("--before", place.before, "Before this sibling");
-  command->add_option("--after", place.after, "After this sibling");
+  command->add_option("--before", place.before, "Before this sibling")->transform(parse_name);
+  command->add_option("--after", place.after, "After this sibling")->transform(parse_name);
 }
 
 std::optional<ColumnPlace> place_of(const PlaceArguments& place) {
@@ -55,12 +55,11 @@ void commit_schema(const AlterArguments& arguments, const std::string& what,
 
 void add_column(const AlterArguments& arguments) {
   NewColumn column;
-  column.parent = arguments.parent;
-  column.name = arguments.name;
-  if (const size_t dot = column.name.rfind('.'); dot != std::string::npos) {  // of a struct, as it is named elsewhere
-    column.parent += (column.parent.empty() ? "" : ".") + column.name.substr(0, dot);
-    column.name.erase(0, dot + 1);
-  }
+  std::vector<std::string> names = parse_name_path(arguments.name);
+  column.name = names.back();
+  names.pop_back();  // what is left names a struct
+  if (!arguments.parent.empty()) names.insert(names.begin(), arguments.parent);
+  column.parent = fmt::format("{}", fmt::join(names, "."));
   column.type = parse_type(arguments.type);
   column.required = arguments.required;
   column.doc = arguments.doc;
@@ -217,7 +216,9 @@ class AlterCommands {
   CLI::App* add_of_column(const std::string& name, const std::string& about, const std::string& example,
                           void (*run)(const AlterArguments&)) {
     add(name, about, example, run);
-    command_->add_option("COLUMN", arguments_->name, "A column; fields of structs as a.b")->required();
+    command_->add_option("COLUMN", arguments_->name, "A column; fields of structs as a.b")
+        ->transform(parse_name)
+        ->required();
     return command_;
   }
 
@@ -237,7 +238,7 @@ void add_column_commands(AlterCommands& commands) {
       ->add_option("TYPE", added.type,
                    "long, decimal(9,2), list<string>, struct<x: int>, …, or the specification's JSON")
       ->required();
-  adding->add_option("--in", added.parent, "The struct that gets it, instead of the table");
+  adding->add_option("--in", added.parent, "The struct that gets it, instead of the table")->transform(parse_name);
   adding->add_option("--doc", added.doc, "What it is");
   adding->add_option("--default", added.default_text, "What rows have that are there already (version 3)");
   adding->add_flag("--required", added.required, "Never null; needs a default");
@@ -250,6 +251,7 @@ void add_column_commands(AlterCommands& commands) {
       .add_of_column("rename-column", "Rename a column", "rename-column local:nyc.flights gate departure_gate",
                      rename_column)
       ->add_option("NEW_NAME", commands.arguments().new_name, "Its own new name, without its struct's")
+      ->transform(parse_name)
       ->required();
 
   CLI::App* moving =
@@ -281,7 +283,7 @@ void add_column_commands(AlterCommands& commands) {
 
   CLI::App* identifying = commands.add("set-identifier", "Name the columns that tell rows apart",
                                        "set-identifier local:nyc.planes tailnum", set_identifier);
-  identifying->add_option("COLUMN", commands.arguments().words, "Required columns");
+  identifying->add_option("COLUMN", commands.arguments().words, "Required columns")->transform(parse_name);
   identifying->add_flag("--drop", commands.arguments().drop, "None");
 }
 

@@ -193,9 +193,9 @@ std::map<std::string, std::string> parse_pairs(const std::vector<std::string>& t
   std::map<std::string, std::string> pairs;
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      fail_usage("{} '{}' is not of the form {}", option, text,
-                 std::string_view(option) == "--relocate" ? "OLD=NEW" : "key=value");
+    const bool is_relocation = std::string_view(option) == "--relocate";  // to nowhere is none
+    if (equals == std::string::npos || equals == 0 || (is_relocation && equals + 1 == text.size())) {
+      fail_usage("{} '{}' is not of the form {}", option, text, is_relocation ? "OLD=NEW" : "key=value");
     }
     pairs[text.substr(0, equals)] = text.substr(equals + 1);
   }

@@ -24,10 +24,8 @@ Schema schema_of(const CreateArguments& arguments) {
   }
   if (!arguments.schema_file.empty()) return read_schema_file(arguments.schema_file);
   std::vector<Field> fields;
-  for (const std::string& text : arguments.columns) {
-    fields.push_back(parse_column(text));
-    fields.back().id = static_cast<int32_t>(fields.size());
-  }
+  int32_t next_id = 1;
+  for (const std::string& text : arguments.columns) fields.push_back(parse_column(text, next_id));
   return Schema(std::move(fields));
 }
 

@@ -90,6 +90,34 @@ TEST_F(FirnTables, CreatesAppendsAndScans) {
   EXPECT_EQ(parse_json(output_of({"files", table_, "--json"}), "files").size(), 4u);
 }
 
+// Ids are given as Java does: the columns first, then what lies within them.
+TEST_F(FirnTables, NestedColumnsAreMadeHoweverTheSchemaIsGiven) {
+  const std::string schema = write("schema.json", R"json({"fields": [
+    {"name": "a", "type": {"type": "list", "element": "int"}},
+    {"name": "b", "type": {"type": "map", "key": "string", "value": {"type": "list", "element": "long"}}},
+    {"name": "c", "type": {"type": "struct", "fields": [{"name": "x", "type": {"type": "list", "element": "date"}}]}},
+    {"name": "d", "type": {"type": "list", "element": "int"}}]})json");
+  output_of({"create", folder_ / "by-file", "--schema", schema});
+  output_of({"create", folder_ / "by-words", "--column", "a list<int>", "--column", "b map<string, list<long>>",
+             "--column", "c struct<x: list<date>>", "--column",
+             R"(d {"type": "list", "element-id": 1, "element": "int"})"});
+  for (const char* name : {"by-file", "by-words"}) {
+    SCOPED_TRACE(name);
+    const Json fields = json_of({"schema", folder_ / name, "--json"})["fields"];
+    ASSERT_EQ(fields.size(), 4U);
+    EXPECT_EQ(fields[3]["id"], 4);
+    EXPECT_EQ(fields[0]["type"]["element-id"], 5);
+    EXPECT_EQ(fields[1]["type"]["key-id"], 6);
+    EXPECT_EQ(fields[1]["type"]["value-id"], 7);
+    EXPECT_EQ(fields[1]["type"]["value"]["element-id"], 8);
+    EXPECT_EQ(fields[2]["type"]["fields"][0]["id"], 9);
+    EXPECT_EQ(fields[2]["type"]["fields"][0]["type"]["element-id"], 10);
+    EXPECT_EQ(fields[3]["type"]["element-id"], 11);
+    output_of({"append", folder_ / name, "-"}, {}, R"({"a":[1],"b":[["k",[2]]],"c":{"x":["2024-02-29"]},"d":[3]})");
+    EXPECT_EQ(rows_of(folder_ / name), Strings{R"({"a":[1],"b":[["k",[2]]],"c":{"x":["2024-02-29"]},"d":[3]})"});
+  }
+}
+
 TEST_F(FirnTables, DescribesInTextAndJson) {
   create({"--partition", "bucket(4, id)", "--sort", "name desc", "--property", "owner=me"});
   const std::string empty = output_of({"describe", table_});

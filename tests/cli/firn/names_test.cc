@@ -4,6 +4,7 @@
 namespace firn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class FirnNames : public FirnCommand {};
@@ -83,7 +84,35 @@ TEST_F(FirnNames, AMovedTableIsReadThroughARelocation) {
     EXPECT_NE(output_of(all), "") << words_text(all);
   }
   output_of({"metadata", "/warehouse/" + name, "entries", "--relocate", relocation});
-  EXPECT_THAT(error_of({"scan", fixture(name), "--relocate", "/warehouse"}, 2), HasSubstr("OLD=NEW"));
+  for (const char* wrong : {"/warehouse", "/warehouse="})
+    EXPECT_THAT(error_of({"scan", fixture(name), "--relocate", wrong}, 2),
+                AllOf(HasSubstr("--relocate"), HasSubstr("OLD=NEW")));
+}
+
+// As in a filter: the quotes are not of the name.
+TEST_F(FirnNames, AColumnInDoubleQuotesMayHaveAnyName) {
+  output_of({"create", table_, "--column", "\"a b\" int required", "--column", R"-("say ""x"", (y)" string)-",
+             "--column", "s struct<\"in, side\": int, z: int>", "--partition",
+             "\"a b\", truncate(2, \"say \"\"x\"\", (y)\")", "--sort", "\"a b\" desc"});
+  output_of({"alter", "add-column", table_, "\"p.q\"", "int", "--after", "\"a b\""});
+  output_of({"alter", "add-column", table_, "s.\"u v\"", "int"});
+  const auto names = [](const Json& fields) {
+    Strings names;
+    for (const Json& field : fields) names.push_back(field["name"]);
+    return names;
+  };
+  const Json fields = json_of({"schema", table_, "--json"})["fields"];
+  EXPECT_EQ(names(fields), (Strings{"a b", "p.q", "say \"x\", (y)", "s"}));
+  EXPECT_EQ(names(fields[3]["type"]["fields"]), (Strings{"in, side", "z", "u v"}));
+  output_of({"append", table_, "-"}, {}, "{\"a b\":1,\"p.q\":2}");
+  EXPECT_EQ(output_of({"scan", table_, "--count", "--where", "\"a b\" = 1 and \"p.q\" = 2"}), "1\n");
+  output_of({"alter", "rename-column", table_, "\"p.q\"", "\"r\""});
+  output_of({"alter", "drop-column", table_, "s.\"u v\""});
+  output_of({"alter", "make-optional", table_, "\"a b\""});
+  EXPECT_EQ(names(json_of({"schema", table_, "--json"})["fields"]), (Strings{"a b", "r", "say \"x\", (y)", "s"}));
+  EXPECT_THAT(error_of({"alter", "add-column", table_, "\"x", "int"}, 2), HasSubstr("is not closed"));
+  EXPECT_THAT(error_of({"alter", "add-column", table_, "\"x\"y", "int"}, 2), HasSubstr("text follows the quote"));
+  EXPECT_THAT(error_of({"alter", "add-column", table_, "\"\"", "int"}), HasSubstr("needs a name"));
 }
 
 }  // namespace
