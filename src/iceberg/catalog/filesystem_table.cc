@@ -11,6 +11,7 @@
 #include "iceberg/catalog/catalog.h"
 #include "iceberg/catalog/head.h"
 #include "iceberg/catalog/version_files.h"
+#include "iceberg/metadata/properties.h"
 #include "io/not_put.h"
 
 namespace firn::iceberg {
@@ -33,10 +34,10 @@ namespace {
 
 BackoffOptions status_check_options(const TableMetadata& metadata) {
   BackoffOptions options;
-  options.num_retries = metadata.int_property("commit.status-check.num-retries", 3);
-  options.min_wait_ms = metadata.int_property("commit.status-check.min-wait-ms", 1000);
-  options.max_wait_ms = metadata.int_property("commit.status-check.max-wait-ms", 60'000);
-  options.total_ms = metadata.int_property("commit.status-check.total-timeout-ms", 1'800'000);
+  options.num_retries = wait_property(metadata, "commit.status-check.num-retries", 3);
+  options.min_wait_ms = wait_property(metadata, "commit.status-check.min-wait-ms", 1000);
+  options.max_wait_ms = wait_property(metadata, "commit.status-check.max-wait-ms", 60'000);
+  options.total_ms = wait_property(metadata, "commit.status-check.total-timeout-ms", 1'800'000);
   return options;
 }
 

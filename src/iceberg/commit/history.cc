@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "iceberg/catalog/head.h"
+#include "iceberg/metadata/properties.h"
 
 namespace firn::iceberg {
 namespace {
@@ -58,10 +59,10 @@ const std::string* find_property(const Snapshot& snapshot, const std::string& ke
 
 BackoffOptions retry_options(const TableMetadata& metadata) {
   BackoffOptions options;
-  options.num_retries = metadata.int_property("commit.retry.num-retries", options.num_retries);
-  options.min_wait_ms = metadata.int_property("commit.retry.min-wait-ms", options.min_wait_ms);
-  options.max_wait_ms = metadata.int_property("commit.retry.max-wait-ms", options.max_wait_ms);
-  options.total_ms = metadata.int_property("commit.retry.total-timeout-ms", options.total_ms);
+  options.num_retries = wait_property(metadata, "commit.retry.num-retries", options.num_retries);
+  options.min_wait_ms = wait_property(metadata, "commit.retry.min-wait-ms", options.min_wait_ms);
+  options.max_wait_ms = wait_property(metadata, "commit.retry.max-wait-ms", options.max_wait_ms);
+  options.total_ms = wait_property(metadata, "commit.retry.total-timeout-ms", options.total_ms);
   return options;
 }
 

@@ -11,7 +11,7 @@
 
 namespace firn::iceberg {
 
-// The waits between the tries of a commit: the table's commit.retry.*.
+// The waits between the tries of a commit: the table's commit.retry.*, as far as they are right.
 BackoffOptions retry_options(const TableMetadata& metadata);
 
 // The snapshot that a commit to `branch` follows: its head, or main's where the branch is not there yet; nullptr: none.

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/uuid.h"
 #include "iceberg/metadata/changes.h"
+#include "iceberg/metadata/properties.h"
 
 namespace firn::iceberg {
 
@@ -36,13 +37,8 @@ bool update_properties(TableMetadata& metadata, const std::map<std::string, std:
     check_property_name(key);
     if (std::find(remove.begin(), remove.end(), key) != remove.end())
       fail(ErrorKind::invalid_argument, "Property {} is to be set and to be removed: choose one", key);
-    if (key != "schema.name-mapping.default") continue;
-    try {
-      name_mapping_from_json(parse_json(value, "its value"), "its value");
-    } catch (const Error& e) {
-      throw Error(ErrorKind::invalid_argument, "Property " + key, e);
-    }
   }
+  check_properties(set);
   for (const std::string& key : remove) check_property_name(key);
 
   bool changed = false;

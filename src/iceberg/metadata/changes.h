@@ -56,7 +56,8 @@ bool set_sort_order(TableMetadata& metadata, const std::vector<SortBy>& fields);
 
 // --- properties, version, location
 
-// Names that are fields of the metadata (format-version, uuid, …) are refused, and a name mapping that is none.
+// Names that are fields of the metadata (format-version, uuid, …) are refused, and what check_properties refuses of
+// those set (properties.h).
 bool update_properties(TableMetadata& metadata, const std::map<std::string, std::string>& set,
                        const std::vector<std::string>& remove);
 // 1 to 2 to 3, never down. Snapshots stay as they are; a v3 table starts at next-row-id 0.

@@ -168,13 +168,14 @@ std::string serialize_table_metadata(const TableMetadata& metadata);
 
 // Metadata of a table that has no snapshot: fresh column ids (spec and sort order follow by name of their source in
 // `schema`), uuid made. Properties in `properties`: "format-version" is honoured (default 2) and not stored. Throws
-// invalid_argument for types that the version lacks, a name repeated, and so on.
+// invalid_argument for types that the version lacks or no file could store, a name repeated, a property that firn could
+// not use (properties.h), and so on.
 TableMetadata new_table_metadata(const std::string& location, const Schema& schema, const PartitionSpec& spec,
                                  const SortOrder& order, std::map<std::string, std::string> properties, int64_t now_ms);
 
 // `schema` added as the current one (an equal one that is there is taken); ids must be the table's. Throws
-// invalid_argument, leaving `metadata` as they were, for types that the version lacks, ids above last-column-id, and
-// where it lacks a column that the default spec or sort order needs.
+// invalid_argument, leaving `metadata` as they were, for types that the version lacks or, in a new or changed column,
+// no file could store, ids above last-column-id, and where it lacks a column that the default spec or sort order needs.
 void set_current_schema(TableMetadata& metadata, const Schema& schema, int32_t last_column_id);
 
 // Appends `snapshot` to the history of `branch` ("main" or another; "": none, the snapshot is only staged) and its log,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/uuid.h"
+#include "iceberg/metadata/properties.h"
 #include "iceberg/metadata/table_metadata.h"
 
 namespace firn::iceberg {
@@ -30,6 +31,32 @@ void check_field(const Field& field, int32_t format_version, const std::string& 
 
 void check_fields(const Schema& schema, int32_t format_version) {
   for (const Field& field : schema.fields()) check_field(field, format_version, "");
+}
+
+// A Parquet file's levels, those of the schema's root aside: Arrow reads 100 with it, and no more.
+constexpr int kParquetLevelsMax = 99;
+
+int parquet_levels(const Type& type) {
+  if (type.id() == TypeId::variant) return 2;
+  int below = 0;
+  for (const Field& field : type.fields()) below = std::max(below, parquet_levels(*field.type));
+  const bool is_repeated = type.id() == TypeId::list || type.id() == TypeId::map;
+  return below + (is_repeated ? 2 : 1);
+}
+
+// Throws invalid_argument for a name or a type that no file of the table could have.
+void check_storable(const Field& field, const std::string& title) {
+  const std::string name = title.empty() ? field.name : title + "." + field.name;
+  if (field.name.empty())
+    fail(ErrorKind::invalid_argument, "a column{}{} has no name: give it one", title.empty() ? "" : " of ", title);
+  if (field.type->id() == TypeId::fixed && field.type->length() == 0)
+    fail(ErrorKind::invalid_argument, "column {}: fixed[0] has no bytes; fixed[1] is the shortest", name);
+  if (const int levels = title.empty() ? parquet_levels(*field.type) : 0; levels > kParquetLevelsMax)
+    fail(ErrorKind::invalid_argument,
+         "column {}: its type takes {} levels in a Parquet file, and {} can be read back (a list or map takes two, a "
+         "struct or value one): nest it less deep",
+         name, levels, kParquetLevelsMax);
+  for (const Field& child : field.type->fields()) check_storable(child, name);
 }
 
 // The id in `fresh` of what is column `id` in `schema`.
@@ -132,6 +159,8 @@ TableMetadata new_table_metadata(const std::string& location, const Schema& sche
   TableMetadata metadata;
   metadata.format_version = take_format_version(properties);
   check_fields(schema, metadata.format_version);
+  for (const Field& field : schema.fields()) check_storable(field, "");
+  check_properties(properties);
   const Schema fresh = assign_fresh_ids(schema).with_id(0);
 
   metadata.table_uuid = uuid_v4();
@@ -150,6 +179,11 @@ TableMetadata new_table_metadata(const std::string& location, const Schema& sche
 
 void set_current_schema(TableMetadata& metadata, const Schema& schema, int32_t last_column_id) {
   check_fields(schema, metadata.format_version);
+  for (const Field& field : schema.fields()) {
+    const Field* known = metadata.schema().find_field(field.id);
+    const bool is_as_before = known != nullptr && known->name == field.name && same_type(*known->type, *field.type);
+    if (!is_as_before) check_storable(field, "");
+  }
   check_sources(metadata, schema);
   if (schema.highest_field_id() > std::max(last_column_id, metadata.last_column_id))
     fail(ErrorKind::invalid_argument, "table {}: the new schema has column id {}, above last-column-id {}",

@@ -230,5 +230,20 @@ TEST_F(FirnAlter, StagedRowsArePublishedByTheirId) {
   error_of({"cherry-pick", table_}, 2);
 }
 
+TEST_F(FirnAlter, APropertyThatCouldNotBeUsedIsRefusedWhenItIsSet) {
+  EXPECT_THAT(error_of({"create", table_, "--column", "id long", "--property", "commit.retry.num-retries=abc"}),
+              HasSubstr("commit.retry.num-retries"));
+  create();
+  for (const char* wrong : {"commit.retry.num-retries=99999999999999999999", "write.data.path=below/here",
+                            "write.delete.mode=merge", "write.metadata.previous-versions-max=x"}) {
+    for (const Strings& more : {Strings{}, Strings{"--dry-run"}}) {
+      Strings words = {"alter", "set-properties", table_, wrong};
+      words.insert(words.end(), more.begin(), more.end());
+      EXPECT_THAT(error_of(words), HasSubstr(std::string(wrong).substr(0, std::string(wrong).find('='))));
+    }
+  }
+  append("{\"id\":1}\n");
+}
+
 }  // namespace
 }  // namespace firn

@@ -5,6 +5,7 @@
 
 #include "iceberg/bounds.h"
 #include "iceberg/manifest/file_identity.h"
+#include "iceberg/metadata/changes.h"
 #include "iceberg/tiny_table.h"
 #include "support/fake_store.h"
 
@@ -429,6 +430,20 @@ TEST_F(Conflict, AHistoryThatWasRolledBackIsAConflict) {
     return true;
   });
   EXPECT_THAT(refusal(change), HasSubstr("rolled back"));
+}
+
+// Another engine may have set it; firn refuses to.
+TEST_F(Change, ABadWaitOfAnotherEngineStopsNoCommitThatSetsItRight) {
+  const std::vector<std::string> keys = {"commit.retry.num-retries", "commit.retry.min-wait-ms",
+                                         "commit.retry.total-timeout-ms", "commit.status-check.num-retries"};
+  TableMetadata metadata = tiny_metadata(kLocation);
+  for (const std::string& key : keys) metadata.properties[key] = "abc";
+  create_filesystem_table(store, metadata);
+  table = open_filesystem_table(store, kLocation);
+  commit_snapshot(*table, tiny_append(*table->load().metadata, "a"));
+  EXPECT_EQ(live_paths(*table), Strings{"a"});
+  commit_metadata(*table, [&](TableMetadata& next) { return update_properties(next, {}, keys); });
+  EXPECT_EQ(table->load().metadata->properties.count(keys[0]), 0U);
 }
 
 }  // namespace

@@ -278,6 +278,63 @@ TEST(Properties, AreSetAndRemovedAndReservedOnesRefused) {
   EXPECT_THAT(refusal([&] { update_properties(metadata, {{"x", "3"}}, {"x"}); }), HasSubstr("choose one"));
 }
 
+TEST(Properties, WhatCouldNotBeUsedLaterIsRefusedWhenItIsSet) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"commit.retry.num-retries", "abc"},
+      {"commit.retry.num-retries", "99999999999999999999"},
+      {"commit.retry.min-wait-ms", "-1"},
+      {"commit.status-check.total-timeout-ms", "1s"},
+      {"commit.manifest.target-size-bytes", "8MB"},
+      {"history.expire.min-snapshots-to-keep", "0"},
+      {"write.metadata.previous-versions-max", ""},
+      {"write.target-file-size-bytes", "0"},
+      {"write.parquet.page-row-limit", "1e3"},
+      {"write.delete.parquet.page-row-limit", "x"},
+      {"write.parquet.compression-codec", "zip"},
+      {"write.parquet.compression-level", "high"},
+      {"write.parquet.bloom-filter-fpp.column.a", "1"},
+      {"write.parquet.bloom-filter-ndv.column.a", "0"},
+      {"write.metadata.metrics.default", "some"},
+      {"write.metadata.metrics.column.a", "truncate(0)"},
+      {"write.delete.mode", "merge"},
+      {"write.merge.isolation-level", "none"},
+      {"write.delete.granularity", "row"},
+      {"write.data.path", "data"},
+      {"write.metadata.path", "./metadata"},
+      {"schema.name-mapping.default", "{"},
+  };
+  for (const auto& [key, value] : wrong) {
+    SCOPED_TRACE(key + "=" + value);
+    TableMetadata metadata = table();
+    const auto before = metadata.properties;
+    EXPECT_THAT(refusal([&] {
+                  update_properties(metadata, {{key, value}, {"a", "1"}}, {});
+                }),
+                ::testing::AllOf(HasSubstr("invalid_argument"), HasSubstr(key)));
+    EXPECT_EQ(metadata.properties, before);
+    EXPECT_THAT(refusal([&] {
+                  new_table_metadata("/t", metadata.schema(), {}, {}, {{key, value}}, 1);
+                }),
+                HasSubstr(key));
+  }
+}
+
+TEST(Properties, TakeTheirBoundsAndWhatOthersRead) {
+  TableMetadata metadata = table();
+  EXPECT_TRUE(update_properties(metadata,
+                                {{"commit.retry.num-retries", "0"},
+                                 {"commit.retry.total-timeout-ms", "9223372036854775807"},
+                                 {"write.parquet.compression-codec", "GZIP"},
+                                 {"write.parquet.compression-level", "null"},
+                                 {"write.delete.parquet.compression-level", "-3"},
+                                 {"write.metadata.metrics.column.a", "truncate(16)"},
+                                 {"write.data.path", "s3://bucket/data"},
+                                 {"write.metadata.path", "file:/elsewhere"},
+                                 {"write.metadata.delete-after-commit.enabled", "perhaps"},
+                                 {"commit.retry.of-another-engine", "abc"}},
+                                {}));
+}
+
 TEST(FormatVersion, GoesUpOnly) {
   TableMetadata metadata = with_history();
   EXPECT_FALSE(upgrade_format_version(metadata, 2));

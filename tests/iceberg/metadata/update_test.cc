@@ -105,6 +105,45 @@ TEST(NewTable, TypesAndDefaultsOfV3NeedV3) {
             ErrorKind::invalid_argument);
 }
 
+// A Parquet schema of 100 levels is read again, and no deeper one: its root is one, a list or map two, a struct or a
+// value one.
+TEST(NewTable, TypesTooDeepForAFileAreRefused) {
+  const auto nested = [](int depth, const std::function<TypePtr(int32_t id, TypePtr inner)>& around) {
+    TypePtr type = Type::primitive(TypeId::int_);
+    for (int i = 0; i < depth; ++i) type = around(1000 + 2 * i, std::move(type));
+    return Schema({column(1, "flat", Type::primitive(TypeId::int_)), column(2, "deep", std::move(type))});
+  };
+  const auto in_list = [](int32_t id, TypePtr inner) { return Type::list_of(id, false, std::move(inner)); };
+  const auto in_map = [](int32_t id, TypePtr inner) {
+    return Type::map_of(id, Type::primitive(TypeId::int_), id + 1, false, std::move(inner));
+  };
+  const auto in_struct = [](int32_t id, TypePtr inner) { return Type::struct_of({column(id, "x", std::move(inner))}); };
+  const auto create = [](const Schema& schema) { new_table_metadata("/t", schema, {}, {}, {}, 1); };
+  EXPECT_NO_THROW(create(nested(49, in_list)));
+  EXPECT_NO_THROW(create(nested(49, in_map)));
+  EXPECT_NO_THROW(create(nested(98, in_struct)));
+  for (const Schema& schema : {nested(50, in_list), nested(50, in_map), nested(99, in_struct)}) {
+    EXPECT_EQ(kind_of([&] { create(schema); }), ErrorKind::invalid_argument);
+    // As a change too, and a column of another writer's that is there already does not stand against later ones.
+    TableMetadata metadata = new_table();
+    EXPECT_EQ(kind_of([&] { set_current_schema(metadata, schema, 5000); }), ErrorKind::invalid_argument);
+    metadata.partition_specs = {PartitionSpec()};
+    metadata.sort_orders = {SortOrder()};
+    metadata.default_sort_order_id = 0;
+    metadata.schemas = {schema};
+    std::vector<Field> more = schema.fields();
+    more.push_back(column(3000, "more", Type::primitive(TypeId::int_)));
+    EXPECT_NO_THROW(set_current_schema(metadata, Schema(more), 5000));
+  }
+}
+
+TEST(NewTable, ColumnsWithoutANameOrBytesAreRefused) {
+  for (const Field& field : {column(1, "", Type::primitive(TypeId::int_)), column(1, "a", Type::fixed(0)),
+                             column(1, "a", Type::struct_of({column(2, "", Type::primitive(TypeId::int_))}))}) {
+    EXPECT_EQ(kind_of([&] { new_table_metadata("/t", Schema({field}), {}, {}, {}, 1); }), ErrorKind::invalid_argument);
+  }
+}
+
 TEST(NewTable, SpecsThatCannotBeAreRefused) {
   const auto with_field = [](int32_t source, const char* name, const char* transform) {
     PartitionSpec spec;
