@@ -12,6 +12,7 @@
 #include "base/uri.h"
 #include "base/uuid.h"
 #include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/parquet/parquet_schema.h"
 #include "iceberg/write/array_values.h"
 #include "iceberg/write/delete_writer.h"
 #include "iceberg/write/group_rows.h"
@@ -48,6 +49,8 @@ struct AppendWriter::State {
   std::shared_ptr<FileIO> io;
   std::vector<int32_t> equality_ids;  // not empty: delete files
   Schema schema;                      // of the files
+  std::string location;               // of the table, for errors
+  bool stores_nothing;
   PartitionSpec spec;
   SortOrder order;
   std::optional<int32_t> sort_order_id;
@@ -74,6 +77,8 @@ struct AppendWriter::State {
       : io(std::move(file_io)),
         equality_ids(options.equality_ids),
         schema(schema_of(metadata, options)),
+        location(metadata.location),
+        stores_nothing(stored_schema(schema).fields().empty()),
         spec(metadata.spec()),
         order(order_of(metadata, options)),
         sort_order_id(order_id_of(metadata, order, options)),
@@ -144,6 +149,11 @@ struct AppendWriter::State {
 
   void write(const std::shared_ptr<arrow::RecordBatch>& batch) {
     if (batch->num_rows() == 0) return;
+    if (stores_nothing)
+      fail(ErrorKind::schema_mismatch,
+           "table {}: none of its columns is stored, since all are of type unknown, and a Parquet file without a "
+           "column has no rows: add a column of another type first",
+           location);
     rows_written += batch->num_rows();
     if (sorts) return sorter.add(batch);
     fan_out(batch, partitioner.assign(*batch));
@@ -295,9 +305,7 @@ struct AppendWriter::State {
   }
 
   std::string next_path(uint32_t partition) {
-    std::string folder = data_folder;
-    const std::string path = spec.partition_path(partitioner.values(partition), schema);
-    if (!path.empty()) folder = join_path(folder, path);
+    const std::string folder = partition_folder(data_folder, spec, partitioner.values(partition), schema);
     const std::lock_guard lock(mutex);
     return join_path(
         folder, fmt::format("{}-{:05}{}.parquet", file_prefix, next_file++, equality_ids.empty() ? "" : "-deletes"));

@@ -15,6 +15,7 @@
 #include "iceberg/manifest/file_identity.h"
 #include "iceberg/parquet/array_adapter.h"
 #include "iceberg/parquet/arrow_schema.h"
+#include "iceberg/write/partitioner.h"
 
 namespace firn::iceberg {
 
@@ -145,9 +146,8 @@ struct PositionDeleteWriter::State {
   // One position delete file, its rows sorted by path and position (spec, "Position Delete Files").
   void write_positions(const std::vector<ByPath::iterator>& group) {
     DataFile described = file_of(group.front()->second);
-    std::string folder = data_folder;
-    const std::string partition = spec(described.partition_spec_id).partition_path(described.partition, schema);
-    if (!partition.empty()) folder = join_path(folder, partition);
+    const std::string folder =
+        partition_folder(data_folder, spec(described.partition_spec_id), described.partition, schema);
     const Schema columns = position_delete_schema();
     ParquetFileWriter writer(*io, join_path(folder, fmt::format("{}-{:05}-deletes.parquet", file_prefix, next_file++)),
                              columns, parquet_options);

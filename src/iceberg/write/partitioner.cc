@@ -5,9 +5,27 @@
 
 #include "base/civil_time.h"
 #include "base/error.h"
+#include "base/hash.h"
+#include "base/uri.h"
 #include "iceberg/write/array_values.h"
 
 namespace firn::iceberg {
+
+namespace {
+
+constexpr size_t kFolderBytesMax = 200;
+constexpr size_t kHashDigits = 32;
+
+// What is cut is always above the limit, and so never the step of a value that was not.
+std::string shortened(std::string_view step) {
+  if (step.size() <= kFolderBytesMax) return std::string(step);
+  const size_t percent = step.rfind('%', kFolderBytesMax - 1);
+  const bool splits_escape = percent != std::string_view::npos && percent + 3 > kFolderBytesMax;
+  return fmt::format("{}-{}", step.substr(0, splits_escape ? percent + 3 : kFolderBytesMax),
+                     to_hex(sha256(step)).substr(0, kHashDigits));
+}
+
+}  // namespace
 
 Partitioner::Partitioner(const PartitionSpec& spec, const Schema& schema) : schema_(schema) {
   for (const PartitionField& field : spec.fields) {
@@ -141,6 +159,18 @@ std::vector<uint32_t> Partitioner::assign(const arrow::RecordBatch& batch) {
     result[row] = found->second;
   }
   return result;
+}
+
+std::string partition_folder(const std::string& data_folder, const PartitionSpec& spec,
+                             const std::vector<Value>& values, const Schema& schema) {
+  std::string folder = data_folder;
+  const std::string path = spec.partition_path(values, schema);
+  for (size_t begin = 0; begin < path.size();) {  // a '/' within a name or value is encoded
+    const size_t end = std::min(path.find('/', begin), path.size());
+    folder = join_path(folder, shortened(std::string_view(path).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return folder;
 }
 
 }  // namespace firn::iceberg

@@ -46,4 +46,10 @@ class Partitioner {
   std::unordered_map<std::string, uint32_t> partition_of_codes_;
 };
 
+// Where files of that partition go below `data_folder`: its partition_path(), as other engines have it. A folder's name
+// above 200 bytes, which disks refuse from 256 on, is cut there and ends with a hash of the whole. Readers take values
+// from the metadata alone.
+std::string partition_folder(const std::string& data_folder, const PartitionSpec& spec,
+                             const std::vector<Value>& values, const Schema& schema);
+
 }  // namespace firn::iceberg

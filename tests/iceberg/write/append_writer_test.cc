@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "../parquet/files.h"
+#include "base/uri.h"
 #include "support/test_seed.h"
 
 namespace firn::iceberg {
@@ -101,6 +102,63 @@ TEST(AppendWriter, EachPartitionGetsItsFilesWithItsTupleAndPath) {
                                                                     {"ts_day=1970-01-01/kind=a%2Fb", {2, 3}},
                                                                     {"ts_day=null/kind=null", {4}}}));
   EXPECT_EQ(files[0].partition, (std::vector<Value>{Value(int32_t{-1}), Value(std::string("a/b"))}));
+}
+
+// Names of folders have 255 bytes at most, on the usual file systems.
+TEST(AppendWriter, PartitionValuesOfAnyLengthAreWrittenInFoldersOfTheirOwn) {
+  const TempFolder folder;
+  std::string cjk;
+  for (int i = 0; i < 60; ++i) cjk += "漢";
+  // At the limit of what stays as it is, and where an escape would be cut in two.
+  const std::vector<std::string> values = {cjk,
+                                           cjk + "x",
+                                           cjk + "y",
+                                           std::string(195, 'a'),
+                                           std::string(196, 'a'),
+                                           std::string(193, 'b') + "/",
+                                           std::string(194, 'b') + "/",
+                                           std::string(195, 'b') + "/",
+                                           std::string(5000, 'c')};
+  for (const bool sorted : {false, true}) {
+    SCOPED_TRACE(sorted);
+    const TableMetadata metadata = table(folder, events(), {partition(3, "identity", "kind")},
+                                         sorted ? std::vector<SortField>{ascending(1)} : std::vector<SortField>{});
+    AppendWriter writer(make_local_file_io(), metadata);
+    for (size_t i = 0; i < values.size(); ++i)
+      writer.write(batch_of(events(), "[[" + std::to_string(i) + ", 0, \"" + values[i] + "\", 0]]"));
+    std::set<std::string> folders;
+    for (const DataFile& file : writer.finish()) {
+      const std::string name = std::filesystem::path(file.file_path).parent_path().filename();
+      folders.insert(name);
+      const auto id = static_cast<size_t>(ids_of(file, events()).at(0));
+      EXPECT_EQ(file.partition, std::vector<Value>{Value(values[id])});
+      EXPECT_LE(name.size(), 255U);
+      const std::string whole = "kind=" + form_encode(values[id]);
+      if (whole.size() <= 200) {
+        EXPECT_EQ(name, whole);
+        continue;
+      }
+      const std::string kept = name.substr(0, name.rfind('-'));
+      EXPECT_GE(kept.size(), 200U);
+      EXPECT_TRUE(whole.starts_with(kept)) << name;
+      EXPECT_TRUE(kept.rfind('%') == std::string::npos || kept.rfind('%') + 3 <= kept.size()) << name;
+    }
+    EXPECT_EQ(folders.size(), values.size());
+  }
+}
+
+TEST(AppendWriter, RowsOfWhichNoColumnIsStoredAreRefused) {
+  const TempFolder folder;
+  const Schema schema({field(1, "c", primitive(TypeId::unknown))});
+  TableMetadata metadata = table(folder, schema);
+  metadata.format_version = 3;
+  AppendWriter writer(make_local_file_io(), metadata);
+  try {
+    writer.write(batch_of(schema, "[[null], [null]]"));
+    ADD_FAILURE() << "rows that nothing holds were taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::schema_mismatch);
+  }
 }
 
 TEST(AppendWriter, EveryTransformGroupsAsItsValuesDo) {

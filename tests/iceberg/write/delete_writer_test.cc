@@ -93,7 +93,9 @@ TEST(PositionDeletes, ShareAFileInAPartitionWhereTheTableSaysSo) {
   EXPECT_EQ(files[0].lower_bounds.at(kDeleteFilePathFieldId), "a/1");
   EXPECT_EQ(files[0].upper_bounds.at(kDeleteFilePathFieldId), "a/2");
   EXPECT_EQ(files[1].referenced_data_file, "b/1");
-  EXPECT_THROW(delete_granularity(table(2, {}, {{"write.delete.granularity", "row"}})), Error);
+  TableMetadata wrong = table(2);
+  wrong.properties["write.delete.granularity"] = "row";
+  EXPECT_THROW(delete_granularity(wrong), Error);
 }
 
 TEST(PositionDeletes, LieInTheSpecOfTheirDataFile) {
