@@ -64,13 +64,10 @@ class RelocatedFileIO : public FileIO {
     return info;
   }
   std::vector<FileInfo> list(const std::string& folder, bool recursive) override {
-    const std::string inner = there(folder);
-    std::vector<FileInfo> files = io_->list(inner, recursive);
-    if (inner == folder) return files;
-    for (FileInfo& file : files) {
-      if (const auto rest = rest_after(file.path, folder_)) file.path = prefix_ + std::string(*rest);
-    }
-    return files;
+    return as_here(io_->list(there(folder), recursive), folder);
+  }
+  std::vector<FileInfo> list_leftovers(const std::string& folder) override {
+    return as_here(io_->list_leftovers(there(folder)), folder);
   }
   void remove(const std::string& path) override { io_->remove(there(path)); }
   void sync_folder(const std::string& folder) override { io_->sync_folder(there(folder)); }
@@ -80,6 +77,14 @@ class RelocatedFileIO : public FileIO {
     const std::string local = local_path(path);
     const auto rest = rest_after(local, local_prefix_);
     return rest ? folder_ + std::string(*rest) : path;
+  }
+  // What was listed of there(folder).
+  std::vector<FileInfo> as_here(std::vector<FileInfo> files, const std::string& folder) const {
+    if (there(folder) == folder) return files;
+    for (FileInfo& file : files) {
+      if (const auto rest = rest_after(file.path, folder_)) file.path = prefix_ + std::string(*rest);
+    }
+    return files;
   }
 
   std::shared_ptr<FileIO> io_;

@@ -58,6 +58,9 @@ class FileIO {
   // Files directly in `folder` (recursive: below it too), in byte order of path, spelled as `folder` is; empty if the
   // folder is absent. On disk, ".<name>.tmp-<random>" is a killed writer's leftover and is not listed.
   virtual std::vector<FileInfo> list(const std::string& folder, bool recursive) = 0;
+  // Those leftovers, in `folder` and below, likewise. A young one may be a writer's that is at work. Object stores have
+  // none.
+  virtual std::vector<FileInfo> list_leftovers(const std::string& folder) = 0;
   virtual void remove(const std::string& path) = 0;  // absent is fine
   // Makes durable what other processes published in `folder` (P10.8). Object stores need nothing.
   virtual void sync_folder(const std::string& folder) = 0;

@@ -175,18 +175,28 @@ class LocalFileIO : public FileIO {
   }
 
   std::vector<FileInfo> list(const std::string& folder, bool recursive) override {
-    std::vector<FileInfo> files;
-    collect(folder, recursive, files);
-    std::sort(files.begin(), files.end(), [](const FileInfo& a, const FileInfo& b) { return a.path < b.path; });
-    return files;
+    return sorted_files(folder, recursive, [](std::string_view name) { return !is_temporary_name(name); });
+  }
+
+  std::vector<FileInfo> list_leftovers(const std::string& folder) override {
+    return sorted_files(folder, /*recursive=*/true, is_own_temporary_name);
   }
 
   void remove(const std::string& path) override { remove_file(to_local(path)); }
   void sync_folder(const std::string& folder) override { sync_directory(to_local(folder)); }
 
  private:
+  using IsWanted = bool (*)(std::string_view name);
+
+  std::vector<FileInfo> sorted_files(const std::string& folder, bool recursive, IsWanted is_wanted) {
+    std::vector<FileInfo> files;
+    collect(folder, recursive, is_wanted, files);
+    std::sort(files.begin(), files.end(), [](const FileInfo& a, const FileInfo& b) { return a.path < b.path; });
+    return files;
+  }
+
   // Links to files count as files; links to folders are not followed, since they may lead in circles.
-  void collect(const std::string& folder, bool recursive, std::vector<FileInfo>& files) {
+  void collect(const std::string& folder, bool recursive, IsWanted is_wanted, std::vector<FileInfo>& files) {
     DIR* const raw = ::opendir(to_local(folder).c_str());
     if (raw == nullptr) {
       if (errno == ENOENT) return;
@@ -200,16 +210,16 @@ class LocalFileIO : public FileIO {
       if (entry == nullptr && errno != 0) fail_errno(errno, "list " + folder);
       if (entry == nullptr) break;
       const std::string_view name = entry->d_name;
-      if (name == "." || name == ".." || is_temporary_name(name)) continue;
+      if (name == "." || name == "..") continue;
       struct stat info;
       if (::fstatat(::dirfd(raw), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
       if (S_ISLNK(info.st_mode) && (::fstatat(::dirfd(raw), entry->d_name, &info, 0) != 0 || S_ISDIR(info.st_mode))) {
         continue;
       }
-      if (S_ISDIR(info.st_mode) && recursive) folders.push_back(join_path(folder, name));
-      if (S_ISREG(info.st_mode)) files.push_back(make_info(join_path(folder, name), info));
+      if (S_ISDIR(info.st_mode) && recursive && !is_temporary_name(name)) folders.push_back(join_path(folder, name));
+      if (S_ISREG(info.st_mode) && is_wanted(name)) files.push_back(make_info(join_path(folder, name), info));
     }
-    for (const std::string& below : folders) collect(below, recursive, files);
+    for (const std::string& below : folders) collect(below, recursive, is_wanted, files);
   }
 };
 

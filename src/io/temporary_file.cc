@@ -31,6 +31,14 @@ bool is_temporary_name(std::string_view name) {
   return name.starts_with('.') && name.find(kTemporaryMark) != std::string_view::npos;
 }
 
+bool is_own_temporary_name(std::string_view name) {
+  constexpr size_t kDigits = 16;
+  if (!name.starts_with('.') || name.size() <= 1 + kTemporaryMark.size() + kDigits) return false;
+  const std::string_view digits = name.substr(name.size() - kDigits);
+  return name.substr(0, name.size() - kDigits).ends_with(kTemporaryMark) &&
+         digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 std::string temporary_name_for(std::string_view name) {
   return fmt::format(".{}{}{:016x}", name.substr(0, kNameBytesMax), kTemporaryMark, random_id());
 }

@@ -42,6 +42,8 @@ class TemporaryFile {
 };
 
 bool is_temporary_name(std::string_view name);
+// Whether temporary_name_for() gives such names: what only looks like one may be another program's.
+bool is_own_temporary_name(std::string_view name);
 std::string temporary_name_for(std::string_view name);
 std::string parent_folder(const std::string& path);  // "." for a bare name
 

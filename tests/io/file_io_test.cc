@@ -158,6 +158,18 @@ TEST_F(LocalFileIOTest, ListsFilesInByteOrderAndIgnoresLeftovers) {
             (std::vector<std::string>{"file://" + folder_ / "a/x", "file://" + folder_ / "a/y/z"}));
 }
 
+TEST_F(LocalFileIOTest, ListsTheLeftoversOfKilledWritersAlone) {
+  const std::string left = folder_ / "a/.b.parquet.tmp-0123456789abcdef";
+  std::filesystem::create_directories(folder_ / "a/.c.tmp-0123456789abcdef");
+  for (const std::string& path : {left, folder_ / "a/b.parquet", folder_ / "a/.hidden", folder_ / "a/.b.tmp-0123",
+                                  folder_ / "a/.b.tmp-0123456789ABCDEF", folder_ / "a/b.tmp-0123456789abcdef"})
+    std::ofstream(path) << "1";
+  EXPECT_EQ(paths_of(io_->list_leftovers(folder_.path())), std::vector<std::string>{left});
+  EXPECT_EQ(paths_of(make_relocated_file_io(io_, "/t", folder_.path())->list_leftovers("/t")),
+            std::vector<std::string>{"/t/a/.b.parquet.tmp-0123456789abcdef"});
+  EXPECT_TRUE(io_->list_leftovers(folder_ / "none").empty());
+}
+
 // Case 19: names are opaque bytes. What is written under one is listed, read, replaced and removed under the same.
 TEST_F(LocalFileIOTest, TakesNamesAsTheyAre) {
   const std::vector<std::string> names = {"with space", "with%20space", "plus+plus", "amp&",        "hash#", "ü",

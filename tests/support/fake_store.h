@@ -45,6 +45,7 @@ class FakeStore : public FileIO {
   bool replace_if(const std::string& path, const std::optional<std::string>& version, std::string_view bytes) override;
   std::optional<FileInfo> stat(const std::string& path) override;
   std::vector<FileInfo> list(const std::string& folder, bool recursive) override;
+  std::vector<FileInfo> list_leftovers(const std::string&) override { return {}; }
   void remove(const std::string& path) override;
   void sync_folder(const std::string&) override {}
 

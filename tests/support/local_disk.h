@@ -30,6 +30,7 @@ class LocalDisk : public FileIO {
   std::vector<FileInfo> list(const std::string& folder, bool recursive) override {
     return io_->list(folder, recursive);
   }
+  std::vector<FileInfo> list_leftovers(const std::string& folder) override { return io_->list_leftovers(folder); }
   void remove(const std::string& path) override { io_->remove(path); }
   void sync_folder(const std::string& folder) override { io_->sync_folder(folder); }
 

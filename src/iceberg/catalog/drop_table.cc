@@ -73,7 +73,9 @@ DroppedTable drop_filesystem_table(const std::shared_ptr<FileIO>& io, const std:
   DroppedTable dropped;
   std::vector<std::string> paths;
   const std::string metadata = folder.metadata_folder() + "/", data = join_path(folder.location, "data") + "/";
-  for (FileInfo& info : io->list(folder.location, true)) {
+  std::vector<FileInfo> infos = io->list(folder.location, true);
+  for (FileInfo& info : io->list_leftovers(folder.location)) infos.push_back(std::move(info));
+  for (FileInfo& info : infos) {
     if (info.path.starts_with(metadata) || info.path.starts_with(data)) {
       ++dropped.files;
       dropped.bytes += info.size_bytes;

@@ -21,10 +21,11 @@ struct DroppedTable {
 };
 
 // Removes the table at `location`: its metadata versions, oldest first, the hint, then all other files in its folders
-// metadata and data. Once the newest version has gone there is no table, and a crash leaves files that no table names.
-// Files that the table keeps elsewhere stay. Throws not_found if there is no table; unsupported for another catalog's,
-// which would go on naming it; invalid_argument where gc.enabled is false, since its files may be another table's;
-// commit_conflict if a version was published meanwhile: the table stands with that one, and no data file was removed.
+// metadata and data, with what killed writers left there. Once the newest version has gone there is no table, and a
+// crash leaves files that no table names. Files that the table keeps elsewhere stay. Throws not_found if there is no
+// table; unsupported for another catalog's, which would go on naming it; invalid_argument where gc.enabled is false,
+// since its files may be another table's; commit_conflict if a version was published meanwhile: the table stands with
+// that one, and no data file was removed.
 DroppedTable drop_filesystem_table(const std::shared_ptr<FileIO>& io, const std::string& location,
                                    const DropOptions& options);
 

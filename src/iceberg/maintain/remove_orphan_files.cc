@@ -195,10 +195,12 @@ class OrphanSearch {
     const std::vector<FileInfo> files = table_.io()->list(folder_, /*recursive=*/true);
     const std::vector<std::string> others = find_other_tables(files, folders);
     const size_t prefix_size = folder_.size();
+    const auto is_others = [&](const FileInfo& file) {
+      return std::any_of(others.begin(), others.end(),
+                         [&](const std::string& other) { return file.path.starts_with(other + "/"); });
+    };
     for (const FileInfo& file : files) {
-      const bool is_others = std::any_of(others.begin(), others.end(),
-                                         [&](const std::string& other) { return file.path.starts_with(other + "/"); });
-      const bool stays = file.modified_ms >= older_than_ms_ || is_others ||
+      const bool stays = file.modified_ms >= older_than_ms_ || is_others(file) ||
                          is_hidden(metadata, std::string_view(file.path).substr(prefix_size));
       Location location = paths_.parse(file.path);
       std::string key = location.path;
@@ -208,6 +210,15 @@ class OrphanSearch {
       if (file.stays) continue;
       by_name_.emplace(base_name(key), &file);
       if (file.location.is_on_disk()) by_version_.emplace(file.version, &file);
+    }
+    for (const FileInfo& file : table_.io()->list_leftovers(folder_)) {
+      if (is_others(file)) continue;
+      const std::string_view below = std::string_view(file.path).substr(prefix_size);
+      if (file.modified_ms >= older_than_ms_ || is_hidden(metadata, folder_of(below))) continue;
+      // Nothing names it, and the file that it may be a second name of does without it: neither is looked for.
+      Location location = paths_.parse(file.path);
+      std::string key = location.path;
+      listed_.emplace(std::move(key), Listed{file.path, std::move(location), file.size_bytes, file.version, false});
     }
     result_.other_tables = others;
   }

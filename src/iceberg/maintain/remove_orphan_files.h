@@ -44,7 +44,8 @@ struct OrphanResult {
 // those of its log, statistics, version-hint.text and its lock, the metadata of later versions. On a disk a file is
 // known by what it is: by "//", ".", "..", relative paths and links the same one is reached. The folder is listed
 // before the table is loaded, so what is committed meanwhile is reached. Names that begin with '_' or '.' (and what
-// lies in folders of such names, those of partition fields aside) are not looked at.
+// lies in folders of such names, those of partition fields aside) are not looked at, but for what killed writers left
+// (FileIO::list_leftovers).
 //   Memory grows with the number of files listed. Throws invalid_argument where gc.enabled is false, the location is
 // not the table's, prefixes differ with PrefixMismatch::error, or a file that would go has the name of one that the
 // table names elsewhere and that is not there (naming some; nothing was removed then).

@@ -1,6 +1,8 @@
 // A dropped table is gone whole, and nothing that is not its own goes with it.
 #include "iceberg/catalog/drop_table.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +47,16 @@ TEST_F(DropTable, TakesMetadataAndDataAndLeavesOtherFiles) {
   make_local_file_io()->remove(location_ + "/notes.txt");
   make();  // the place is free again
   EXPECT_TRUE(filesystem_table_exists(*io_, location_));
+}
+
+TEST_F(DropTable, TakesWhatKilledWritersLeftToo) {
+  make();
+  make_local_file_io()->remove(location_ + "/notes.txt");
+  for (const char* name :
+       {"data/p=1/.x.parquet.tmp-0123456789abcdef", "metadata/.v2.metadata.json.tmp-00ff00ff00ff00ff"})
+    ASSERT_TRUE(io_->put_if_absent(location_ + "/" + name, "left"));
+  drop_filesystem_table(io_, location_, {});
+  EXPECT_FALSE(std::filesystem::exists(location_));
 }
 
 TEST_F(DropTable, ADryRunTellsTheSameAndChangesNothing) {
