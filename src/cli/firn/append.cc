@@ -73,14 +73,17 @@ bool is_wide(const arrow::DataType& type) {
 }
 
 // The columns of `rows` that the table lacks (if `adds`), and those that it has with another type, such as structs with
-// more fields; whether they are required is the table's matter.
-Schema differing_columns(const arrow::Schema& rows, const TableMetadata& metadata, bool adds) {
+// more fields; whether they are required is the table's matter. `input` for errors.
+Schema differing_columns(const arrow::Schema& rows, const std::string& input, const TableMetadata& metadata,
+                         bool adds) {
   arrow::FieldVector wanted;
   for (const auto& column : rows.fields()) {
     const auto& there = metadata.schema().fields();
     const auto found =
         std::find_if(there.begin(), there.end(), [&](const Field& field) { return field.name == column->name(); });
     if (found == there.end()) {
+      if (adds && column->name().empty())
+        fail(ErrorKind::invalid_argument, "{}: a column that the table lacks has no name: give it one", input);
       if (adds) wanted.push_back(column->WithNullable(true));
     } else if (!adds && !is_wide(*column->type())) {
       continue;  // the writer converts it, or says what is wrong
@@ -209,8 +212,9 @@ void append(const AppendArguments& arguments) {
   std::vector<RowInput> inputs = open_inputs(arguments, base.metadata->schema());
   // Columns are added by commits of their own, before the first file that needs them (P2).
   std::vector<Schema> added;
-  for (const RowInput& input : inputs) {
-    Schema wanted = differing_columns(*input.rows->schema(), *base.metadata, arguments.add_columns);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Schema wanted =
+        differing_columns(*inputs[i].rows->schema(), arguments.files[i], *base.metadata, arguments.add_columns);
     if (!arguments.add_columns || wanted.fields().empty()) continue;
     if (arguments.dry_run) {
       auto next = std::make_shared<TableMetadata>(*base.metadata);

@@ -86,13 +86,15 @@ class CsvRows final : public arrow::RecordBatchReader {
  public:
   CsvRows(const std::shared_ptr<arrow::io::InputStream>& in, const Schema& table, const TextRowsOptions& options)
       : name_(options.name), text_(std::make_shared<CsvText>(in, options.name)) {
+    const std::vector<std::string> titles = text_->titles();
     auto parsing = arrow::csv::ParseOptions::Defaults();
     parsing.newlines_in_values = true;
+    parsing.ignore_empty_lines = titles.size() != 1;  // of one column, an empty line is a null: scan prints it so
     auto conversion = arrow::csv::ConvertOptions::Defaults();
     conversion.null_values = {""};
     conversion.strings_can_be_null = true;
     conversion.quoted_strings_can_be_null = false;
-    for (const std::string& title : text_->titles()) conversion.column_types[title] = arrow::utf8();
+    for (const std::string& title : titles) conversion.column_types[title] = arrow::utf8();
     auto reading = arrow::csv::ReadOptions::Defaults();
     reading.use_threads = false;
     reading.block_size = CsvText::kBlockBytes;

@@ -49,7 +49,11 @@ std::vector<std::string> CsvText::titles() {
     const auto block = check(in_->Read(kBlockBytes), "read " + name_);
     check(block->size() == 0 ? look_at_end() : look_at(std::string_view(*block)), "read " + name_);
     held_ += std::string_view(*block);
-    if (auto cells = first_line(held_, block->size() == 0)) return *std::move(cells);
+    if (auto cells = first_line(held_, block->size() == 0)) {
+      const size_t mark = held_.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+      held_.erase(mark, std::min(held_.find_first_not_of("\r\n", mark), held_.size()) - mark);
+      return *std::move(cells);
+    }
   }
 }
 

@@ -20,7 +20,7 @@ class CsvText final : public arrow::io::InputStream {
   static constexpr int32_t kBlockBytes = 1 << 20;
 
   CsvText(std::shared_ptr<arrow::io::InputStream> in, std::string name) : in_(std::move(in)), name_(std::move(name)) {}
-  // The cells of the first line that has any. Before the first Read().
+  // The cells of the first line that has any; the empty ones before it are passed over. Before the first Read().
   std::vector<std::string> titles();
   // Of a quote that is open after what was read; "" for none.
   std::string open_quote_hint() const;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <fmt/ranges.h>
 
@@ -68,6 +69,38 @@ class Lines {
   bool is_at_end_ = false;
   int64_t number_ = 0;
 };
+
+// Of an object, which `text` is as JSON; those of one name are counted each.
+size_t count_members(std::string_view text) {
+  size_t count = 0;
+  int depth = 0;
+  bool is_quoted = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') is_quoted = !is_quoted;
+    if (is_quoted) {
+      at += c == '\\' ? 1 : 0;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    } else if (c == ':' && depth == 1) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+[[noreturn]] void fail_repeated_member(std::string_view text, const std::string& where) {
+  std::set<std::string> names;
+  std::string repeated;
+  [[maybe_unused]] const Json row = Json::parse(text, [&](int depth, Json::parse_event_t event, const Json& name) {
+    if (event == Json::parse_event_t::key && depth == 1 && !names.insert(name.get<std::string>()).second)
+      repeated = name.get<std::string>();
+    return true;
+  });
+  fail(ErrorKind::invalid_argument, "{}: the row has two values of '{}': give it one", where, repeated);
+}
 
 // Types of columns that the table lacks, from the rows of the first batch.
 class NewColumns {
@@ -151,6 +184,7 @@ class JsonRows final : public arrow::RecordBatchReader {
   Json parse_row(std::string_view line) const {
     Json row = parse_json(line, lines_.where());
     if (!row.is_object()) fail(ErrorKind::invalid_argument, "{}: a row is a JSON object", lines_.where());
+    if (count_members(line) != row.size()) fail_repeated_member(line, lines_.where());
     return row;
   }
 

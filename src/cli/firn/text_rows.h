@@ -24,7 +24,8 @@ struct TextRowsOptions {
 // default, else null.
 std::shared_ptr<arrow::RecordBatchReader> read_json_rows(std::shared_ptr<arrow::io::InputStream> in,
                                                          const iceberg::Schema& table, const TextRowsOptions& options);
-// The columns that the title line names. Nothing is null, "" an empty string. Quotes are those of RFC 4180: one that is
+// The columns that the title line names. Nothing is null, "" an empty string; empty lines are passed over, but of one
+// column they are rows whose value is null. Quotes are those of RFC 4180: one that is
 // not closed, or closed within a value, is refused by the line that it was opened on. New columns get a type from the
 // first rows: boolean, long, double, date, timestamp or timestamptz where all values are spelled so, else string;
 // without any value they are left out, which standard error is told.
