@@ -76,7 +76,8 @@ std::string uuid_v4() {
 std::string uuid_v7(int64_t unix_ms) {
   std::array<uint8_t, 16> bytes;
   fill_random(bytes.data(), bytes.size());
-  for (int i = 0; i < 6; ++i) bytes[i] = static_cast<uint8_t>(unix_ms >> (40 - 8 * i));
+  const int64_t millis = std::max<int64_t>(unix_ms, 0);
+  for (int i = 0; i < 6; ++i) bytes[i] = static_cast<uint8_t>(millis >> (40 - 8 * i));
   stamp(bytes, 7);
   return to_text(bytes);
 }

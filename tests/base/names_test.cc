@@ -27,6 +27,7 @@ TEST(Uuid, SevenCarriesItsTime) {
   // RFC 9562, A.6.
   EXPECT_EQ(uuid_v7_time_ms("017F22E2-79B0-7CC3-98C4-DC0C0C07398F"), 1645557742000);
   EXPECT_EQ(uuid_v7(1645557742000).substr(0, 15), "017f22e2-79b0-7");
+  EXPECT_EQ(uuid_v7_time_ms(uuid_v7(-1)), 0) << "by a clock before 1970";
   EXPECT_EQ(uuid_v7_time_ms(uuid_v4()), std::nullopt);
   EXPECT_EQ(uuid_v7_time_ms("x"), std::nullopt);
 }
