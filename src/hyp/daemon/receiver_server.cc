@@ -72,10 +72,11 @@ struct ReceiverServer::State {
                               const std::string& stream) { return receiver.stream(gateway, stream); },
         .gateway_of = [&receiver](const std::string& stream) { return receiver.gateway_of(stream).value_or(""); },
         .gauges =
-            [this, &receiver] {
+            [this, &service, &receiver] {
               ReceiverGauges gauges;
               gauges.waiting_batches = receiver.waiting();
               gauges.commits = receiver.commits();
+              gauges.unflushed_bytes = service.unflushed_bytes();
               if (const HttpServer* now = server) {
                 gauges.connections = now->connections();
                 gauges.bodies_bytes = now->bodies_bytes();

@@ -144,6 +144,8 @@ std::string ReceiverMetrics::text(const ReceiverGauges& gauges) const {
   text.add(gauges.bodies_bytes);
   text.begin("hyp_receiver_waiting_batches", "gauge", "Batches that wait for their commit.");
   text.add(gauges.waiting_batches);
+  text.begin("hyp_spool_unflushed_bytes", "gauge", "Bytes that are acknowledged and not in a table yet, as spooled.");
+  text.add(gauges.unflushed_bytes);
   return text.take();
 }
 

@@ -14,6 +14,7 @@ namespace firn::hyp {
 struct ReceiverGauges {
   int64_t connections = 0, bodies_bytes = 0, waiting_batches = 0;
   CommitCounts commits;
+  int64_t unflushed_bytes = 0;  // of all spools, not the receiver's alone
 };
 
 // What became of a request, in one word for the access log and the metrics.

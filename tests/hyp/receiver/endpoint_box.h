@@ -53,7 +53,7 @@ class EndpointBox {
                         .gateway_of = [](const std::string&) { return "edge-9"; },
                         .gauges =
                             [] {
-                              return ReceiverGauges{7, 8, 9, {.groups = 3, .batches = 12, .micros = 1'500'000}};
+                              return ReceiverGauges{7, 8, 9, {.groups = 3, .batches = 12, .micros = 1'500'000}, 10};
                             },
                         .steady_us = [this] { return now_us; }});
     }

@@ -354,7 +354,9 @@ TEST(Endpoint, CountsWhatCameForPrometheus) {
                            "hyp_receiver_gateway_body_bytes_total{gateway=\"edge-1\"} 33\n",
                            "hyp_receiver_connections 7\n",
                            "hyp_receiver_bodies_bytes 8\n",
-                           "hyp_receiver_waiting_batches 9\n"}) {
+                           "hyp_receiver_waiting_batches 9\n",
+                           "# TYPE hyp_spool_unflushed_bytes gauge\n",
+                           "hyp_spool_unflushed_bytes 10\n"}) {
     EXPECT_THAT(metrics.body, HasSubstr(line));
   }
 }
