@@ -57,12 +57,27 @@ void print_purge(const PurgeReport& report, const PurgeArguments& arguments, std
 }  // namespace
 
 int command_purge(const Config& config, const Invocation& invocation, const PurgeArguments& arguments) {
-  const iceberg::ExpressionPtr where = parse_condition(arguments.where);
+  iceberg::ExpressionPtr where;
+  try {
+    where = parse_condition(arguments.where);
+  } catch (const Error& e) {
+    *invocation.err << "hyp: " << e.what() << "\nTry: hyp purge --help\n";
+    return kUsage;
+  }
   return with_service(config, invocation, [&](Service& service) {
     // Rows that are only spooled are rows too.
     const FlushReport flushed = service.flush();
-    check_dataset(service.cache(), arguments.dataset);
-    PurgeReport report = purge(service.cache(), arguments.dataset, where, arguments.dry_run);
+    const std::string folder = fmt::format("datasets/{}/", encode_segment(arguments.dataset));
+    const bool has_spooled = std::any_of(flushed.problems.begin(), flushed.problems.end(),
+                                         [&](const std::string& problem) { return problem.starts_with(folder); });
+    if (!has_spooled) check_dataset(service.cache(), arguments.dataset);
+    PurgeReport report;
+    try {
+      report = purge(service.cache(), arguments.dataset, where, arguments.dry_run);
+    } catch (const Error& e) {
+      if (!has_spooled) throw;  // else the rows that are not flushed may be the ones that are meant
+      report.problems.emplace_back(e.what());
+    }
     for (const std::string& problem : flushed.problems)
       report.problems.push_back(problem + "; its rows stay in the spool, unpurged");
     const std::string rejects = rejects_of(service.cache(), arguments.dataset);

@@ -274,6 +274,8 @@ PurgeReport purge(Cache& cache, const std::string& dataset, const ExpressionPtr&
   PurgeReport report;
   if (partitions.empty()) return report;
   const Schema known = cache.dataset_schema(dataset);
+  const auto has_table = [&](const PartitionId& partition) { return cache.hold(partition).has_value(); };
+  if (known.fields().empty() && std::none_of(partitions.begin(), partitions.end(), has_table)) return report;
   check_columns(*where, known, dataset);
   iceberg::bind(*where, known);
   for (const PartitionId& partition : partitions) {

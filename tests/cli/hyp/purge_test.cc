@@ -1,4 +1,6 @@
 // `hyp purge` as a user runs it.
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,19 +65,48 @@ TEST_F(HypPurge, SaysThatRejectedLinesWereNotLookedAt) {
 TEST_F(HypPurge, RefusesWhatItDoesNotUnderstandAndRemovesNothing) {
   output_of({"ingest", "events"}, "{\"id\":1}\n");
   EXPECT_EQ(hyp({"purge", "events"}).status, 2);
-  const std::pair<std::vector<std::string>, const char*> cases[] = {
-      {{"purge", "event", "--where", "id = 1"}, "did you mean \"events\""},
-      {{"purge", "events", "--where", "ie = 1"}, "did you mean \"id\""},
-      {{"purge", "events", "--where", "id = "}, "--where \"id = \""},
-      {{"purge", "events", "--where", "id = 'x'"}, "id"},
-      {{"purge", "events", "--where", " "}, "--where is empty"},
+  struct Case {
+    std::vector<std::string> words;
+    int status;
+    const char* message;
   };
-  for (const auto& [words, message] : cases) {
-    const ProgramResult result = hyp(words);
-    EXPECT_EQ(result.status, 1) << words.back();
-    EXPECT_THAT(result.err, HasSubstr(message));
+  for (const Case& one : {
+           Case{{"purge", "event", "--where", "id = 1"}, 1, "did you mean \"events\""},
+           Case{{"purge", "events", "--where", "ie = 1"}, 1, "did you mean \"id\""},
+           Case{{"purge", "events", "--where", "id = 'x'"}, 1, "id"},
+           // Never right, whatever is there: wrong usage.
+           Case{{"purge", "events", "--where", "id = "}, 2, "--where \"id = \""},
+           Case{{"purge", "events", "--where", "{}"}, 2, "--where"},
+           Case{{"purge", "events", "--where", " "}, 2, "--where is empty"},
+           Case{{"purge", "events", "--where", ""}, 2, "--where is empty"},
+       }) {
+    const ProgramResult result = hyp(one.words);
+    EXPECT_EQ(result.status, one.status) << one.words.back();
+    EXPECT_THAT(result.err, HasSubstr(one.message));
   }
   EXPECT_EQ(output_of({"query", "select id from events", "--format", "csv"}), "id\n1\n");
+}
+
+TEST_F(HypPurge, RowsThatCannotBeFlushedAreSaidToStayUnpurgedAlsoWhereTheDatasetHasNoOthers) {
+  const std::string partition = folder_ / ".hyp/cache/datasets/events/source=default";
+  output_of({"ingest", "events", "--no-flush"}, "{\"id\":1}\n");
+  make_directories(partition);
+  replace_file(partition + "/table-1", "");  // where the table's folder is to be
+  const auto expect_unpurged = [&](const std::string& where) {
+    const ProgramResult result = hyp({"purge", "events", "--where", where});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("source=default"), HasSubstr("its rows stay in the spool, unpurged")));
+    return result.err;
+  };
+  EXPECT_THAT(expect_unpurged("id = 1"), AllOf(Not(HasSubstr("no column")), Not(HasSubstr("no dataset"))));
+  EXPECT_THAT(hyp({"purge", "event", "--where", "id = 1"}).err, HasSubstr("there is no dataset \"event\""));
+  std::filesystem::rename(partition + "/table-1", partition + "/table-2");
+  make_directories(partition + "/table-1");  // one that was begun
+  EXPECT_THAT(expect_unpurged("id = 1"), AllOf(Not(HasSubstr("no column")), Not(HasSubstr("no dataset"))));
+  // Another source has a table, and not the column.
+  EXPECT_EQ(hyp({"ingest", "events", "--source", "b"}, "{\"other\":1}\n").status, 1);
+  EXPECT_THAT(expect_unpurged("id = 1"), HasSubstr("has no column \"id\""));
+  EXPECT_EQ(output_of({"query", "select id from events where id is not null", "--format", "csv"}), "id\n1\n");
 }
 
 }  // namespace
