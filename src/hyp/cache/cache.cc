@@ -152,14 +152,18 @@ void Cache::note_swept(const std::string& location, std::optional<std::set<int64
 
 iceberg::Schema Cache::dataset_schema(const std::string& dataset) const {
   const DatasetConfig declared = dataset_config(dataset);
-  iceberg::Schema merged = declared.schema.value_or(iceberg::Schema());
-  bool is_first = !declared.schema;
+  iceberg::Schema merged;
+  bool is_first = true;
   for (const PartitionId& partition : partitions(dataset)) {
     const auto held = hold(partition);
     if (!held) continue;
     const iceberg::Schema visible = without_hidden(held->table.metadata->schema());
     merged = is_first ? visible : merge_schemas(merged, visible, dataset, Stands::second);
     is_first = false;
+  }
+  if (declared.schema) {
+    merged = is_first ? *declared.schema
+                      : merge_schemas(without_other_case(*declared.schema, merged), merged, dataset, Stands::second);
   }
   return iceberg::assign_fresh_ids(merged);
 }
@@ -175,6 +179,12 @@ void check_declared_columns(const Cache& cache, const std::string& dataset) {
     const std::string key =
         fmt::format("{}: \"datasets.{}.columns\"",
                     cache.config().path.empty() ? "the configuration" : cache.config().path, dataset);
+    if (!refused->spelled.empty()) {
+      fail(ErrorKind::config,
+           "{}: column \"{}\" is declared, but the cache has it as \"{}\" ({}). Names that differ only in case are one "
+           "column to SQL: write it as the cache has it, or give the new values a column name of their own",
+           key, refused->column, refused->spelled, partition.logical_path());
+    }
     if (refused->is_required) {
       fail(ErrorKind::config,
            "{}: column \"{}\" is declared as required, but the cache has rows that may lack it ({}). A column that is "

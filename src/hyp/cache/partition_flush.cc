@@ -38,9 +38,16 @@ Schema with_partition_columns(const Schema& schema, const DatasetConfig& config)
   std::vector<Field> fields = schema.fields();
   int32_t id = schema.highest_field_id();
   for (const iceberg::PartitionDeclaration& declared : config.cache_partitioning) {
-    const bool is_there =
-        std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.name == declared.column; });
-    if (is_there || declared.column.find('.') != std::string::npos) continue;
+    const std::string folded = fold_name(declared.column);
+    const auto found =
+        std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return fold_name(f.name) == folded; });
+    if (found != fields.end() && found->name != declared.column) {
+      fail(ErrorKind::config,
+           "dataset {}: its rows have the column \"{}\", and its \"cachePartitioning\" names \"{}\": names that differ "
+           "only in case are one column. Write it there as the rows have it",
+           config.name, found->name, declared.column);
+    }
+    if (found != fields.end() || declared.column.find('.') != std::string::npos) continue;
     const bool is_time = declared.column == timestamp_column(config);
     fields.push_back({++id, declared.column, false,
                       iceberg::Type::primitive(is_time ? iceberg::TypeId::timestamptz : iceberg::TypeId::string)});
@@ -103,6 +110,7 @@ class PartitionWriter {
   enum class OtherColumns : uint8_t { rejected, refused };
   std::optional<Written> write(OtherColumns added, OtherColumns contradicted);
   void widen(const Schema& wanted);
+  void widen_as_declared();
   Schema infer(const std::vector<Job>& jobs, const Schema& known) const {
     return infer_schema(jobs, known, config_.row_bytes_max, timestamp_column(config_));
   }
@@ -187,12 +195,28 @@ void PartitionWriter::widen(const Schema& wanted) {
   held_->table = std::move(head);
 }
 
+// A declaration may have grown since. A column that came later is optional in the table, whatever is declared: the rows
+// before it lack it.
+void PartitionWriter::widen_as_declared() {
+  const auto declared_beside = [&](const Schema& cached) {
+    return merge_schemas(visible(), without_other_case(*config_.schema, cached), partition_.dataset);
+  };
+  Schema wanted = declared_beside(visible());
+  if (iceberg::assign_fresh_ids(visible()).highest_field_id() == wanted.highest_field_id()) {  // no column is new
+    widen(wanted);
+    return;
+  }
+  DatasetColumns columns(cache_, partition_.dataset, seen_);  // another partition may spell the new ones otherwise
+  wanted = declared_beside(columns.schema());
+  columns.begin_change();
+  widen(wanted);
+  columns.end_change(visible());
+}
+
 Written PartitionWriter::write_existing(HeldTable held) {
   metadata_ = held.table.metadata;
   held_ = std::move(held);
-  // A declaration may have grown since. A column that came later is optional in the table, whatever is declared: the
-  // rows before it lack it.
-  if (config_.schema) widen(merge_schemas(visible(), *config_.schema, partition_.dataset));
+  if (config_.schema) widen_as_declared();
   if (config_.allow_new_columns) {
     if (auto written = write(OtherColumns::refused, OtherColumns::rejected)) return std::move(*written);
     DatasetColumns columns(cache_, partition_.dataset, seen_);

@@ -107,6 +107,47 @@ const Field* field_named(const std::vector<Field>& fields, const std::string& na
   return found == fields.end() ? nullptr : &*found;
 }
 
+// Not itself of that name.
+const Field* field_in_other_case(const std::vector<Field>& fields, const std::string& name) {
+  const std::string folded = fold_name(name);
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& field) {
+    return field.name != name && fold_name(field.name) == folded;
+  });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+std::vector<Field> spelled_alike(const std::vector<Field>& declared, const std::vector<Field>& cached);
+
+TypePtr spelled_alike(const TypePtr& declared, const TypePtr& cached) {
+  if (declared->id() != cached->id()) return declared;
+  switch (declared->id()) {
+    case TypeId::struct_:
+      return Type::struct_of(spelled_alike(declared->fields(), cached->fields()));
+    case TypeId::list: {
+      const Field& element = declared->element();
+      return Type::list_of(element.id, element.required, spelled_alike(element.type, cached->element().type));
+    }
+    case TypeId::map: {
+      const Field &key = declared->key(), &value = declared->value();
+      return Type::map_of(key.id, spelled_alike(key.type, cached->key().type), value.id, value.required,
+                          spelled_alike(value.type, cached->value().type));
+    }
+    default:
+      return declared;
+  }
+}
+
+std::vector<Field> spelled_alike(const std::vector<Field>& declared, const std::vector<Field>& cached) {
+  std::vector<Field> kept;
+  for (const Field& field : declared) {
+    const Field* found = field_named(cached, field.name);
+    if (found == nullptr && field_in_other_case(cached, field.name) != nullptr) continue;
+    kept.push_back(field);
+    if (found != nullptr) kept.back().type = spelled_alike(field.type, found->type);
+  }
+  return kept;
+}
+
 std::vector<Field> required_as(std::vector<Field> fields, const std::vector<Field>& declared) {
   for (Field& field : fields) {
     const Field* as = field_named(declared, field.name);
@@ -135,7 +176,7 @@ std::optional<RefusedColumn> refused_type(const TypePtr& declared, const TypePtr
   }
   const bool is_nested = declared->is_nested() || cached->is_nested();
   if (!is_nested && iceberg::can_promote(*cached, *declared, kTableFormatVersion)) return std::nullopt;
-  return RefusedColumn{column, declared, cached};
+  return RefusedColumn{column, declared, cached, false, ""};
 }
 
 std::optional<RefusedColumn> refused_field(const std::vector<Field>& declared, const std::vector<Field>& cached,
@@ -144,11 +185,14 @@ std::optional<RefusedColumn> refused_field(const std::vector<Field>& declared, c
     const std::string column = parent + field.name;
     const Field* found = field_named(cached, field.name);
     if (found == nullptr) {
-      if (field.required) return RefusedColumn{column, field.type, nullptr, true};
+      if (const Field* other = field_in_other_case(cached, field.name)) {
+        return RefusedColumn{column, field.type, nullptr, false, parent + other->name};
+      }
+      if (field.required) return RefusedColumn{column, field.type, nullptr, true, ""};
       continue;
     }
     if (auto refused = refused_type(field.type, found->type, column)) return refused;
-    if (field.required && !found->required) return RefusedColumn{column, field.type, found->type, true};
+    if (field.required && !found->required) return RefusedColumn{column, field.type, found->type, true, ""};
   }
   return std::nullopt;
 }
@@ -199,6 +243,10 @@ Schema merge_schemas(const Schema& a, const Schema& b, std::string_view where, S
 
 Schema with_required(const Schema& schema, const Schema& declared) {
   return Schema(required_as(schema.fields(), declared.fields()), schema.schema_id());
+}
+
+Schema without_other_case(const Schema& declared, const Schema& cached) {
+  return Schema(spelled_alike(declared.fields(), cached.fields()), declared.schema_id());
 }
 
 std::optional<RefusedColumn> find_refused(const Schema& declared, const Schema& table) {

@@ -29,13 +29,19 @@ iceberg::Schema merge_schemas(const iceberg::Schema& a, const iceberg::Schema& b
 // `schema` with columns required where `declared` says so, through structs: rows that lack them are rejects.
 iceberg::Schema with_required(const iceberg::Schema& schema, const iceberg::Schema& declared);
 
-// A column of `declared` that a table with the columns `table` can never have so: of a type that its own cannot be
-// promoted to, or required where rows may lack it. nullopt: there is none.
+// `declared` without the columns, at any depth, that `cached` has under a name which differs in case alone: both would
+// be one column to SQL (P4.3), and the cached one stands.
+iceberg::Schema without_other_case(const iceberg::Schema& declared, const iceberg::Schema& cached);
+
+// A column of `declared` that a table with the columns `table` can never have so: under a name that differs from one of
+// its own in case alone, of a type that its own cannot be promoted to, or required where rows may lack it. nullopt:
+// there is none.
 struct RefusedColumn {
   std::string column;  // dotted
   iceberg::TypePtr declared;
-  iceberg::TypePtr cached;   // nullptr: the table lacks it, and it is declared as required
+  iceberg::TypePtr cached;   // nullptr: the table lacks it, and it is declared as required or `spelled` otherwise
   bool is_required = false;  // the types agree, and the table's is optional
+  std::string spelled;       // dotted, as the table has it in other case; empty: it does not
 };
 std::optional<RefusedColumn> find_refused(const iceberg::Schema& declared, const iceberg::Schema& table);
 

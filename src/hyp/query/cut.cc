@@ -280,7 +280,8 @@ std::shared_ptr<const DatasetCut> Cut::open(const std::string& name) {
     is_first = false;
   }
   if (dataset->config.schema) {
-    dataset->schema = merge_schemas(*dataset->config.schema, dataset->schema, name, Stands::second);
+    dataset->schema = merge_schemas(without_other_case(*dataset->config.schema, dataset->schema), dataset->schema, name,
+                                    Stands::second);
   }
 
   // Spooled rows may bring columns that no table has yet.

@@ -1,9 +1,13 @@
 #include "hyp/query/dataset_scan.h"
 
+#include <set>
+
 #include <arrow/array/concatenate.h>
 #include <arrow/c/bridge.h>
+#include <fmt/ranges.h>
 
 #include "base/arrow_status.h"
+#include "base/log.h"
 #include "hyp/capture/row_parser.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/parquet/without_field_ids.h"
@@ -84,13 +88,63 @@ iceberg::Schema columns_of(const DatasetCut& dataset) {
   return iceberg::Schema({{1, kNoColumn, false, iceberg::Type::primitive(iceberg::TypeId::boolean_)}});
 }
 
+// A cache of an older version, or another engine's table, may have columns whose names differ in case alone, which are
+// one name to DuckDB (P4.3): each but the first gets a number behind its name, at any depth. `renamed` may be null.
+std::vector<iceberg::Field> named_apart(std::vector<iceberg::Field> fields, const std::string& parent,
+                                        std::vector<std::string>* renamed);
+
+iceberg::TypePtr named_apart(const iceberg::TypePtr& type, const std::string& column,
+                             std::vector<std::string>* renamed) {
+  using iceberg::Type;
+  switch (type->id()) {
+    case iceberg::TypeId::struct_:
+      return Type::struct_of(named_apart(type->fields(), column + ".", renamed));
+    case iceberg::TypeId::list: {
+      const iceberg::Field& element = type->element();
+      return Type::list_of(element.id, element.required, named_apart(element.type, column + ".element", renamed));
+    }
+    case iceberg::TypeId::map: {
+      const iceberg::Field &key = type->key(), &value = type->value();
+      return Type::map_of(key.id, named_apart(key.type, column + ".key", renamed), value.id, value.required,
+                          named_apart(value.type, column + ".value", renamed));
+    }
+    default:
+      return type;
+  }
+}
+
+std::vector<iceberg::Field> named_apart(std::vector<iceberg::Field> fields, const std::string& parent,
+                                        std::vector<std::string>* renamed) {
+  std::set<std::string> taken, seen;
+  for (const iceberg::Field& field : fields) taken.insert(fold_name(field.name));
+  for (iceberg::Field& field : fields) {
+    field.type = named_apart(field.type, parent + field.name, renamed);
+    if (seen.insert(fold_name(field.name)).second) continue;
+    int number = 2;
+    while (!taken.insert(fold_name(fmt::format("{}_{}", field.name, number))).second) ++number;
+    const std::string name = fmt::format("{}_{}", field.name, number);
+    if (renamed != nullptr) renamed->push_back(fmt::format("\"{0}{1}\" is \"{0}{2}\"", parent, field.name, name));
+    field.name = name;
+  }
+  return fields;
+}
+
+iceberg::Schema named_apart(const iceberg::Schema& schema, std::vector<std::string>* renamed = nullptr) {
+  return iceberg::Schema(named_apart(schema.fields(), "", renamed));
+}
+
 void bind(duckdb_bind_info info) try {
   auto* context = static_cast<DatasetScanContext*>(duckdb_bind_get_extra_info(info));
   const DuckValue parameter(duckdb_bind_get_parameter(info, 0));
   auto bound = std::make_unique<Bound>();
   bound->context = context;
   bound->dataset = context->cut->dataset(take_text(duckdb_get_varchar(parameter.get())));
-  const auto schema = scan_schema(columns_of(*bound->dataset));
+  std::vector<std::string> renamed;
+  const auto schema = scan_schema(named_apart(columns_of(*bound->dataset), &renamed));
+  if (!renamed.empty()) {
+    spdlog::warn("dataset {}: it has columns whose names differ only in case, which are one name to SQL; here {}",
+                 bound->dataset->name, fmt::join(renamed, ", "));
+  }
   if (schema->num_fields() == 0) fail(ErrorKind::not_found, "dataset {} has no columns yet", bound->dataset->name);
   const DuckArrowSchema converted = to_converted_schema(context->connection, *schema);
   const DuckChunk chunk = to_chunk(context->connection, converted.get(), *empty_batch(schema));
@@ -102,6 +156,7 @@ void bind(duckdb_bind_info info) try {
   duckdb_bind_set_cardinality(info, static_cast<idx_t>(bound->dataset->table_rows), false);
   duckdb_bind_set_bind_data(info, bound.release(), destroy<Bound>);
 } catch (const std::exception& e) {
+  static_cast<DatasetScanContext*>(duckdb_bind_get_extra_info(info))->failure = e.what();
   duckdb_bind_set_error(info, e.what());
 }
 
@@ -157,15 +212,18 @@ iceberg::ExpressionPtr table_filter(const std::vector<iceberg::ExpressionPtr>& c
   return filter;
 }
 
-// The field that the dataset has as `name`: an export may spell it in another case (P4.3).
+// The field that the dataset has as `name`: an export may spell it in another case (P4.3), one that `dataset` does not
+// have itself.
 template <class Fields, class NameOf>
-auto find_spelled(const Fields& fields, const std::string& name, const NameOf& name_of) {
+auto find_spelled(const Fields& fields, const std::string& name, const NameOf& name_of,
+                  const iceberg::Schema& dataset) {
   const auto found =
       std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return name_of(field) == name; });
   if (found != fields.end()) return found;
   const std::string folded = fold_name(name);
-  return std::find_if(fields.begin(), fields.end(),
-                      [&](const auto& field) { return fold_name(name_of(field)) == folded; });
+  return std::find_if(fields.begin(), fields.end(), [&](const auto& field) {
+    return fold_name(name_of(field)) == folded && find_column(dataset, name_of(field)) == nullptr;
+  });
 }
 const std::string& name_of_column(const iceberg::Field& field) { return field.name; }
 const std::string& name_of_arrow(const std::shared_ptr<arrow::Field>& field) { return field->name(); }
@@ -178,7 +236,7 @@ TableScan begin_table_scan(const Scan& scan, std::string place, const iceberg::S
   table.place = std::move(place);
   table.io = std::move(io);
   for (const iceberg::Field& field : scan.projection.fields()) {
-    const auto found = find_spelled(schema.fields(), field.name, name_of_column);
+    const auto found = find_spelled(schema.fields(), field.name, name_of_column, scan.bound.dataset->schema);
     if (found != schema.fields().end()) table.options.columns.push_back(found->name);
   }
   if (table.options.columns.empty()) table.options.columns.push_back("_pos");  // rows are counted all the same
@@ -262,7 +320,7 @@ void init(duckdb_init_info info) try {
   scan->projection = iceberg::Schema(std::move(fields));
   scan->schema = scan_schema(scan->projection);
   if (scan->schema->num_fields() > 0)
-    scan->converted = to_converted_schema(scan->bound.context->connection, *scan->schema);
+    scan->converted = to_converted_schema(scan->bound.context->connection, *scan_schema(named_apart(scan->projection)));
   plan_tables(*scan);
   scan->spool = std::make_unique<Cut::SpoolScan>(*scan->bound.context->cut, scan->bound.dataset);
   const size_t objects = scan->bound.dataset->exports ? scan->bound.dataset->exports->objects.size() : 0;
@@ -292,7 +350,7 @@ std::shared_ptr<arrow::RecordBatch> to_projection(const Scan& scan, const std::s
   arrow::FieldVector fields;
   arrow::ArrayVector columns;
   for (const iceberg::Field& field : scan.projection.fields()) {
-    const auto found = find_spelled(rows->schema()->fields(), field.name, name_of_arrow);
+    const auto found = find_spelled(rows->schema()->fields(), field.name, name_of_arrow, scan.bound.dataset->schema);
     if (found == rows->schema()->fields().end()) continue;
     fields.push_back((*found)->WithName(field.name));
     columns.push_back(rows->column(static_cast<int>(found - rows->schema()->fields().begin())));
@@ -400,6 +458,7 @@ void replace(duckdb_replacement_scan_info info, const char* table_name, void* da
   const DuckValue name(duckdb_create_varchar(dataset.c_str()));
   duckdb_replacement_scan_add_parameter(info, name.get());
 } catch (const std::exception& e) {
+  static_cast<DatasetScanContext*>(data)->failure = e.what();
   duckdb_replacement_scan_set_error(info, e.what());
 }
 

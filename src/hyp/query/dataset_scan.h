@@ -23,6 +23,7 @@ struct DatasetScanContext {
   iceberg::ReadCounters* counters = nullptr;          // of the cache's tables
   iceberg::ReadCounters* blob_counters = nullptr;     // of queryable blobs
   iceberg::ReadCounters* archive_counters = nullptr;  // of queryable archives
+  std::string failure;                                // what a dataset that was named could not be opened for
 };
 
 // `context` outlives the connection's statements.

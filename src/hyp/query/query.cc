@@ -127,6 +127,9 @@ class QueryReader final : public arrow::RecordBatchReader {
  private:
   [[noreturn]] void fail_statement(const char* error) {
     if (cancelled_ != nullptr && *cancelled_) fail(ErrorKind::cancelled, "the query was interrupted");
+    // DuckDB calls it an error of its binder.
+    if (!context_.failure.empty() && std::string_view(error).find(context_.failure) != std::string_view::npos)
+      fail(ErrorKind::invalid_argument, "{}", context_.failure);
     fail(ErrorKind::invalid_argument, "{}", with_datasets_named(error, cut_));
   }
 

@@ -7,6 +7,7 @@
 
 #include "hyp/cache/cache_box.h"
 #include "hyp/cache/table_opens.h"
+#include "hyp/cache/visible_schema.h"
 #include "support/crash.h"
 
 namespace firn::hyp {
@@ -189,6 +190,97 @@ TEST(Evolution, ANewRequiredColumnIsRefusedByNameAndRowsWithoutItAreRejects) {
   Cache cache(box.config);
   EXPECT_EQ(type_of(cache, "must"), "string");  // the rows before it lack it
   EXPECT_EQ(cached_rows(cache, kPartition), (Lines{R"({"id":1})", R"({"id":3,"must":"x"})"}));
+}
+
+// Names that differ only in case are one column (P4.3), at any depth.
+TEST(Evolution, ADeclarationThatSpellsAColumnInOtherCaseIsRefusedByNameAndMakesNoSecondColumn) {
+  for (const bool takes_others : {true, false}) {
+    SCOPED_TRACE(takes_others ? "with additional columns" : "without");
+    CacheBox box;
+    const std::string first = R"({"id":1,"o":{"a":1},"l":[{"b":1}]})";
+    flush_lines(box, {first});
+    DatasetConfig& dataset = box.declare("logs");
+    dataset.allow_new_columns = takes_others;
+    const Schema cached = without_hidden(Cache(box.config).hold(kPartition)->table.metadata->schema());
+    const auto declare = [&](const std::string& name, const iceberg::TypePtr& type) {
+      std::vector<Field> fields = cached.fields();
+      for (Field& field : fields) {
+        if (fold_name(field.name) == fold_name(name)) field = {field.id, name, false, type};
+      }
+      dataset.schema = Schema(std::move(fields));
+    };
+    const auto number = iceberg::parse_primitive_type("long");
+    const auto members = [&](const char* name) { return iceberg::Type::struct_of({{20, name, false, number}}); };
+    struct Case {
+      std::string name;
+      iceberg::TypePtr type;
+      std::string declared, known, line;
+    };
+    for (const Case& one :
+         {Case{"ID", number, "ID", "id", R"({"ID":2})"}, Case{"o", members("A"), "o.A", "o.a", R"({"o":{"A":2}})"},
+          Case{"l", iceberg::Type::list_of(21, false, members("B")), "l.element.B", "l.element.b",
+               R"({"l":[{"B":2}]})"}}) {
+      SCOPED_TRACE(one.declared);
+      declare(one.name, one.type);
+      {
+        Cache cache(box.config);
+        EXPECT_THAT(refusal(cache), AllOf(HasSubstr("column \"" + one.declared + "\" is declared"),
+                                          HasSubstr("has it as \"" + one.known + "\""), HasSubstr("source=s")));
+      }
+      // What was spooled all the same: as such lines are without a declaration.
+      const auto before = rejected_texts(box, "logs").size();
+      const auto report = flush_lines(box, {one.line, first});
+      EXPECT_TRUE(report.problems.empty());
+      EXPECT_EQ(report.rows, 1);
+      EXPECT_EQ(rejected_texts(box, "logs").size(), before + 1);
+      EXPECT_EQ(rejects_of(box, "logs").back()["text"], one.line);
+      Cache cache(box.config);
+      EXPECT_EQ(without_hidden(cache.hold(kPartition)->table.metadata->schema()).as_struct()->to_string(),
+                cached.as_struct()->to_string());
+    }
+    dataset.schema.reset();
+    dataset.allow_new_columns = true;
+    Cache cache(box.config);
+    EXPECT_EQ(refusal(cache), "");
+    EXPECT_EQ(cached_rows(cache, kPartition), Lines(4, normal(first)));
+  }
+}
+
+TEST(Evolution, ADeclarationThatOnlyAnotherSourceContradictsMakesNoSecondColumnEither) {
+  CacheBox box;
+  {
+    Cache cache(box.config);
+    ingest(cache, {make_frame("logs", "s", {R"({"v":1})"}), make_frame("logs", "other", {R"({"v":1})"})});
+    ingest(cache, {make_frame("logs", "other", {R"({"id":1})"})});  // "s" has no such column
+  }
+  DatasetConfig& dataset = box.declare("logs");
+  dataset.schema = schema_of({{"ID", "long"}, {"v", "long"}, {"w", "long"}});
+  dataset.allow_new_columns = true;
+  Cache cache(box.config);
+  EXPECT_THAT(refusal(cache), HasSubstr("\"ID\""));
+  const Lines bad = {R"({"ID":2})", R"({"ID":2,"v":2})"};
+  const auto report = ingest(cache, {make_frame("logs", "s", {bad[0], R"({"id":2,"w":2})"}),
+                                     make_frame("logs", "new", {bad[1], R"({"id":3})"})});
+  EXPECT_EQ(report.rows, 2);
+  EXPECT_THAT(rejected_texts(box, "logs"), testing::UnorderedElementsAreArray(bad));
+  for (const PartitionId& partition : cache.partitions("logs")) {
+    for (const Field& field : cache.hold(partition)->table.metadata->schema().fields()) EXPECT_NE(field.name, "ID");
+  }
+  EXPECT_EQ(cached_rows(cache, {"logs", "s"}), (Lines{R"({"id":2,"w":2})", R"({"v":1})"}));
+  EXPECT_EQ(cached_rows(cache, {"logs", "new"}), (Lines{R"({"id":3})"}));
+}
+
+TEST(Evolution, APartitionColumnInOtherCaseThanTheRowsMakesNoSecondColumn) {
+  CacheBox box;
+  box.declare("logs").cache_partitioning = {{.column = "Day", .transform = "identity"}};
+  const Lines rows = {R"({"day":"mon"})"};
+  const auto report = flush_lines(box, rows);
+  ASSERT_EQ(report.problems.size(), 1u);
+  EXPECT_THAT(report.problems[0], AllOf(HasSubstr("\"Day\""), HasSubstr("\"day\""), HasSubstr("cachePartitioning")));
+  box.declare("logs").cache_partitioning = {{.column = "day", .transform = "identity"}};
+  Cache cache(box.config);
+  for (const auto& spool : Spool::open_abandoned(box.config.cache_root)) flush(cache, *spool);
+  EXPECT_EQ(cached_rows(cache, kPartition), rows);
 }
 
 TEST(Evolution, AColumnThatIsRequiredFromTheFirstRowOnStaysSo) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "hyp/query/query_box.h"
+#include "iceberg/commit/commit.h"
 
 namespace firn::hyp {
 namespace {
@@ -143,6 +144,36 @@ TEST(Query, AKeyWithANulIsNoColumn) {
   const Lines bad = {R"({"a\u0000b":2})", R"({"n":{"b\u0000":2}})", R"({"\u0000":1})"};
   EXPECT_EQ(ingest(cache, {make_frame("logs", "s", bad), make_frame("other", "s", {bad[0], bad[2]})}).rejected, 5);
   EXPECT_EQ(json_rows(cache, "select a, n.b from logs"), Lines{R"({"a":1,"b":1})"});
+}
+
+// An older version could make such columns, and another engine can.
+TEST(Query, ColumnsWhoseNamesDifferOnlyInCaseAreAllThereUnderNamesApart) {
+  CacheBox box;
+  Cache cache(box.config);
+  const PartitionId partition{"logs", "s"};
+  ingest(cache, {make_frame("logs", "s", {R"({"id":1,"ID_2":5,"o":{"a":1}})"})});
+  {
+    auto held = cache.hold(partition);
+    std::vector<iceberg::Field> fields = held->table.metadata->schema().fields();
+    const auto number = iceberg::parse_primitive_type("long");
+    for (iceberg::Field& field : fields) {
+      if (field.name != "o") continue;
+      std::vector<iceberg::Field> members = field.type->fields();
+      members.push_back({101, "A", false, number});
+      field.type = iceberg::Type::struct_of(std::move(members));
+    }
+    fields.push_back({100, "ID", false, number});
+    iceberg::evolve_schema(*held->operations, iceberg::Schema(std::move(fields)));
+  }
+  ingest(cache, {make_frame("logs", "s", {R"({"id":2,"ID":20,"o":{"A":20}})"})});
+  Spool::open(box.config.cache_root)->append({make_frame("logs", "s", {R"({"id":3,"ID":30})"})});
+  EXPECT_EQ(single_value(cache, "select count(*) from logs"), "3");
+  EXPECT_EQ(
+      json_rows(cache, "select id, \"ID_2\", \"ID_3\", o.a, o.A_2 from logs order by id"),
+      (Lines{R"({"id":1,"ID_2":5,"ID_3":null,"a":1,"A_2":null})", R"({"id":2,"ID_2":null,"ID_3":20,"a":null,"A_2":20})",
+             R"({"id":3,"ID_2":null,"ID_3":30,"a":null,"A_2":null})"}));
+  EXPECT_EQ(single_value(cache, "select id from logs where \"ID_3\" = 20"), "2");
+  EXPECT_EQ(single_value(cache, "select \"ID_3\" from logs where id = 2"), "20");
 }
 
 }  // namespace
