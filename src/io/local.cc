@@ -110,7 +110,12 @@ std::optional<Descriptor> lock_file(const std::string& path, FileLock::Mode mode
   check_program_runs();
   make_directories(parent_folder(path));
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!fd) fail_errno(errno, "open lock file " + path);
+  if (const int error = errno; !fd) {
+    // A shared lock needs no more than to read the file: on a read-only file system, or another user's.
+    const bool may_be_enough = mode == FileLock::Mode::shared && (error == EROFS || error == EACCES);
+    if (may_be_enough) fd = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) fail_errno(error, "open lock file " + path);
+  }
   struct flock lock = {};
   lock.l_type = mode == FileLock::Mode::exclusive ? F_WRLCK : F_RDLCK;
   lock.l_whence = SEEK_SET;  // the whole file

@@ -60,8 +60,9 @@ int flush_and_report(Service& service, const Invocation& invocation, const std::
     for (const Rejected& one : report.first_rejected) {
       if (one.dataset != dataset || shown == kShownMax) continue;
       ++shown;
-      out << "  " << (before.is_alone ? "" : "source " + one.source + ", ") << "line " << one.line
-          << (one.column.empty() ? "" : ", column " + one.column) << ": " << one.reason << "\n";
+      out << "  " << (before.is_alone ? "" : "source " + on_one_line(one.source) + ", ") << "line " << one.line
+          << (one.column.empty() ? "" : ", column " + on_one_line(one.column)) << ": " << on_one_line(one.reason)
+          << "\n";
     }
     if (shown > 0 && rejected > shown) out << "  … and " << format_count(rejected - shown) << " more\n";
   }

@@ -89,12 +89,35 @@ size_t shown_width(const std::string& cell) {  // code points; wide ones are rar
 
 }  // namespace
 
+std::string on_one_line(std::string_view text) {
+  std::string line;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (byte == '\n' || byte == '\r' || byte == '\t') {
+      line += byte == '\n' ? "\\n" : byte == '\r' ? "\\r" : "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080 to U+009F, which some terminals obey
+      line += fmt::format("\\u{:04x}", next);
+      ++i;
+    } else {
+      line += text[i];
+    }
+  }
+  return line;
+}
+
 std::string title(const PartitionId& partition) {
-  return partition.source == "default" ? partition.dataset : partition.dataset + "/" + partition.source;
+  return partition.source == "default" ? partition.dataset
+                                       : fmt::format("{}/{}", partition.dataset, on_one_line(partition.source));
 }
 
 void print_table(std::ostream& out, const std::vector<std::string>& titles,
-                 const std::vector<std::vector<std::string>>& rows) {
+                 std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = on_one_line(cell);
+  }
   std::vector<size_t> widths;
   std::vector<bool> to_the_right;
   for (size_t c = 0; c < titles.size(); ++c) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/counts.h"
@@ -59,12 +60,14 @@ class Progress {
 std::string format_bytes(int64_t bytes);
 std::string format_duration_us(int64_t micros);
 
-// A partition as people know it: its dataset, and its source unless that is the default.
+// For a line of text: control characters as "\n", "\x1b". Sources and columns may have any.
+std::string on_one_line(std::string_view text);
+
+// A partition as people know it: its dataset, and its source unless that is the default. On one line.
 std::string title(const PartitionId& partition);
 
-// Rows of text in aligned columns; numbers (columns whose every cell is one) to the right.
-void print_table(std::ostream& out, const std::vector<std::string>& titles,
-                 const std::vector<std::vector<std::string>>& rows);
+// Rows of text in aligned columns, each on one line; numbers (columns whose every cell is one) to the right.
+void print_table(std::ostream& out, const std::vector<std::string>& titles, std::vector<std::vector<std::string>> rows);
 
 // --- the commands, one file a group ---
 int command_init(const Invocation& invocation, const std::string& path);

@@ -274,10 +274,8 @@ int run_remote(Service& service, RemoteCommand& command) {
 
 int command_status(const Config& config, const Invocation& invocation, bool json) {
   Cache cache(config);
-  const bool is_owned = [&] {
-    make_directories(config.cache_root);
-    return !FileLock::try_acquire(owner_lock_path(config.cache_root), FileLock::Mode::exclusive).has_value();
-  }();
+  const std::string owner = owner_lock_path(config.cache_root);
+  const bool is_owned = std::filesystem::exists(owner) && !FileLock::try_acquire(owner, FileLock::Mode::shared);
   std::vector<std::vector<PartitionStatus>> datasets;
   for (const std::string& dataset : cache.datasets()) {
     datasets.emplace_back();

@@ -27,6 +27,7 @@ struct flock lock_of_snapshot(short type, int64_t snapshot_id) {
 
 // False: another holds it, and `command` does not wait.
 bool set_lock(const Descriptor& fd, int command, struct flock lock, const std::string& path) {
+  if (!fd) return true;
   while (::fcntl(fd.get(), command, &lock) != 0) {
     if (errno == EINTR) continue;
     if (command == F_OFD_SETLK && (errno == EAGAIN || errno == EACCES)) return false;
@@ -39,7 +40,10 @@ bool set_lock(const Descriptor& fd, int command, struct flock lock, const std::s
 
 GenerationLock::GenerationLock(const std::string& path)
     : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)), path_(path) {
-  if (!fd_) fail_errno(errno, "open lock file " + path);
+  if (fd_) return;
+  const int error = errno;
+  if (error == EROFS || error == EACCES) fd_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd_ && (error != EROFS || errno != ENOENT)) fail_errno(error, "open lock file " + path);
 }
 
 void GenerationLock::share() { set_lock(fd_, F_OFD_SETLKW, lock_of(F_RDLCK, 0, 1), path_); }
@@ -59,6 +63,7 @@ bool GenerationLock::try_own_snapshot(int64_t snapshot_id) {
 }
 
 bool GenerationLock::is_snapshot_shared(int64_t snapshot_id) const {
+  if (!fd_) return false;
   struct flock lock = lock_of_snapshot(F_WRLCK, snapshot_id);
   if (::fcntl(fd_.get(), F_OFD_GETLK, &lock) != 0) fail_errno(errno, "look at the locks of " + path_);
   return lock.l_type != F_UNLCK;

@@ -15,7 +15,9 @@ namespace firn::hyp {
 // object, or with its process.
 class GenerationLock {
  public:
-  explicit GenerationLock(const std::string& path);  // made if it is missing; nothing is locked yet
+  // Made if it is missing; nothing is locked yet. Who may not write the file can be a reader all the same. On a
+  // read-only file system that lacks it there is nothing to lock, and nobody there who would remove anything.
+  explicit GenerationLock(const std::string& path);
 
   // As a reader. The first two wait while a remover is at work.
   void share();
@@ -28,7 +30,7 @@ class GenerationLock {
   bool is_snapshot_shared(int64_t snapshot_id) const;  // through another object, at this moment
 
  private:
-  Descriptor fd_;
+  Descriptor fd_;  // none: see above
   std::string path_;
 };
 

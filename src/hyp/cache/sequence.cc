@@ -1,6 +1,9 @@
 #include "hyp/cache/sequence.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <limits>
@@ -171,9 +174,11 @@ struct SequenceAllocator::State {
   std::shared_ptr<const SequenceFile> known;  // the file as it was last read
   std::string known_version;                  // FileInfo::version of that file
 
+  std::string lock_path() const { return join_path(cache_root, "_hyp_ingest_seq.lock"); }
+
   FileLock lock_file() const {
     make_directories(cache_root);
-    return FileLock::acquire(join_path(cache_root, "_hyp_ingest_seq.lock"), FileLock::Mode::exclusive);
+    return FileLock::acquire(lock_path(), FileLock::Mode::exclusive);
   }
 
   // nullptr if there is none. Throws as read_sequence_file. Parsed once while it stays: a cache of many short-lived
@@ -213,6 +218,22 @@ struct SequenceAllocator::State {
       checked = true;
     }
     cache_id = file->cache_id;
+    return file;
+  }
+
+  // The file as it is on disk, made or put right first where it has to be. Who may not write it can read it all the
+  // same. Requires the mutex.
+  std::shared_ptr<const SequenceFile> load_saved() {
+    const bool is_reader = ::access(lock_path().c_str(), W_OK) != 0 && (errno == EROFS || errno == EACCES);
+    const FileLock lock = is_reader ? FileLock::acquire(lock_path(), FileLock::Mode::shared) : lock_file();
+    bool is_saved = true;
+    const auto file = load(0, is_saved);
+    if (is_saved) return file;
+    if (is_reader) {
+      fail(ErrorKind::io, "{} has to be written anew, and its folder is read-only: run a hyp command that may write it",
+           state_path(cache_root));
+    }
+    write_sequence_file(cache_root, *file);
     return file;
   }
 
@@ -260,12 +281,7 @@ std::string SequenceAllocator::open_id() const {
 
 std::string SequenceAllocator::cache_id() {
   std::lock_guard guard(state_->mutex);
-  if (state_->cache_id.empty()) {
-    const FileLock lock = state_->lock_file();
-    bool is_saved = true;
-    const auto file = state_->load(0, is_saved);
-    if (!is_saved) write_sequence_file(state_->cache_root, *file);
-  }
+  if (state_->cache_id.empty()) state_->load_saved();
   return state_->cache_id;
 }
 
@@ -300,11 +316,7 @@ int64_t SequenceAllocator::reserve(int64_t count, int64_t above_exclusive) {
 
 std::vector<Open> SequenceAllocator::opens() {
   std::lock_guard guard(state_->mutex);
-  const FileLock lock = state_->lock_file();
-  bool is_saved = true;
-  const auto file = state_->load(0, is_saved);
-  if (!is_saved) write_sequence_file(state_->cache_root, *file);
-  return file->opens;
+  return state_->load_saved()->opens;
 }
 
 void SequenceAllocator::prune_opens(int64_t oldest_seq_kept) {

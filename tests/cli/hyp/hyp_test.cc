@@ -23,6 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Strings = std::vector<std::string>;
 
 class Hyp : public testing::Test {
@@ -176,6 +177,96 @@ TEST_F(Hyp, AChangedTypeOfAColumnIsToldByNameAndNothingIsStuck) {
   EXPECT_THAT(refused.err, AllOf(HasSubstr("column \"n\" is declared as string"), HasSubstr("has it as long")));
   EXPECT_THAT(output_of({"status"}), HasSubstr("column \"n\" is declared as string"));
   EXPECT_EQ(hyp({"query", "select n from events", "--format", "csv"}).out, "n\n1\n");
+}
+
+TEST_F(Hyp, ADeclaredColumnInOtherCaseIsToldByNameAndTheDatasetStaysQueryable) {
+  write("hyp.json", "{}");
+  output_of({"ingest", "d"}, "{\"id\":1,\"o\":{\"a\":10}}\n");
+  for (const char* columns : {R"({"ID": "long"})", R"({"o": "struct<A: long>"})"}) {
+    write("hyp.json", fmt::format(R"({{"datasets": {{"d": {{"columns": {}, "additionalColumns": true}}}}}})", columns));
+    const ProgramResult refused = hyp({"ingest", "d"}, "{\"ID\":2,\"o\":{\"A\":20}}\n");
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("is declared, but the cache has it as"), HasSubstr("hyp.json")));
+    EXPECT_EQ(output_of({"query", "select id, o.a as a from d", "--format", "csv"}), "id,a\n1,10\n");
+  }
+}
+
+TEST_F(Hyp, ControlCharactersOfASourceBreakNoLineOfATextAndAreKeptInJson) {
+  write("hyp.json", R"({"sinks": [{"name": "lake", "type": "blob", "path": "lake"}]})");
+  const std::string source = "new\nline\x1b[2J";
+  output_of({"ingest", "d", "--source", source}, "{\"id\":1}\n");
+  const std::string shown = R"(new\nline\x1b[2J)";
+  EXPECT_THAT(output_of({"status"}), AllOf(HasSubstr(shown), Not(HasSubstr(source))));
+  EXPECT_THAT(output_of({"sink", "status"}), AllOf(HasSubstr("d/" + shown + " "), Not(HasSubstr(source))));
+  EXPECT_EQ(Json::parse(output_of({"status", "--json"}))["partitions"][0]["source"], source);
+  EXPECT_THAT(output_of({"sink", "run", "--partition", "d/" + source}), HasSubstr("shipped 1 row"));
+}
+
+// Of a cache that this user, or nobody, may write.
+class HypReadOnly : public Hyp {
+ protected:
+  void SetUp() override {
+    write("hyp.json", R"({"sinks": [{"name": "lake", "type": "blob", "path": "lake", "format": "parquet",
+                                     "queryable": true, "datasets": ["shipped"]}]})");
+    output_of({"ingest", "d"}, "{\"id\":1}\n");
+    output_of({"ingest", "shipped"}, "{\"id\":1}\n");
+    output_of({"sink", "run"});
+    output_of({"ingest", "d", "--no-flush"}, "{\"id\":2}\n");
+  }
+  static bool can(Strings words) {
+    words.emplace_back("true");
+    return run_program(words).status == 0;
+  }
+  // `before` are words that run the program as somebody else, or elsewhere.
+  ProgramResult hyp_by(const Strings& before, const Strings& words) const {
+    Strings all = before;
+    all.insert(all.end(), {FIRN_HYP_PROGRAM, "--config", folder_ / "hyp.json"});
+    all.insert(all.end(), words.begin(), words.end());
+    return run_program(all);
+  }
+  void expect_readable(const Strings& before) const {
+    struct Case {
+      Strings words;
+      const char* shown;
+    };
+    for (const Case& one :
+         {Case{{"query", "select sum(id) as sum from d", "--format", "csv"}, "sum\n3\n"},
+          Case{{"query", "select id from shipped", "--format", "csv"}, "id\n1\n"},
+          Case{{"status"}, "to be flushed: d 1 line"}, Case{{"schema", "d"}, "id"}, Case{{"sink", "status"}, "lake"}}) {
+      const ProgramResult result = hyp_by(before, one.words);
+      EXPECT_EQ(result.status, 0) << one.words[0] << ": " << result.err;
+      EXPECT_THAT(result.out, HasSubstr(one.shown)) << one.words[0];
+    }
+    const ProgramResult refused = hyp_by(before, {"flush"});
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_THAT(refused.err, HasSubstr(folder_ / ".hyp/cache"));
+  }
+};
+
+TEST_F(HypReadOnly, AFileSystemThatIsMountedSoIsRead) {
+  const Strings apart = {"unshare", "--mount"};
+  if (!can(apart)) GTEST_SKIP() << "no mounts of its own for a program here";
+  Strings mounted = apart;
+  mounted.insert(mounted.end(), {"sh", "-c", R"(mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@")",
+                                 folder_.path()});
+  expect_readable(mounted);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / ".hyp/cache/datasets")) {
+    if (entry.path().extension() == ".lock") std::filesystem::remove(entry.path());  // as in a copy without them
+  }
+  expect_readable(mounted);
+}
+
+TEST_F(HypReadOnly, AnotherUserReadsAndIsToldWhatHeMayNotDo) {
+  const Strings nobody = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
+  if (!can(nobody)) GTEST_SKIP() << "no other user for a program here";
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  if (hyp_by(nobody, {"--version"}).status != 0) GTEST_SKIP() << "the program is not another user's to run";
+  expect_readable(nobody);
+  const std::string lock = folder_ / ".hyp/cache/datasets/d/source=default/table-1.lock";
+  std::filesystem::remove(lock);
+  const ProgramResult refused = hyp_by(nobody, {"query", "select * from d"});
+  EXPECT_EQ(refused.status, 1) << "a writer may be there, so nothing is read without the lock";
+  EXPECT_THAT(refused.err, AllOf(HasSubstr(lock), Not(HasSubstr("Binder"))));
 }
 
 TEST_F(Hyp, ACommandThatIsNoneIsAnsweredWithThoseThatThereAre) {
