@@ -19,7 +19,7 @@ namespace firn::hyp {
 namespace {
 
 constexpr int64_t kTickMs = 200;
-constexpr int kFlushNice = 10;
+constexpr int kFlushNice = 5;
 constexpr int64_t kFollowIntervalMs = 1'000;
 
 int64_t steady_ms() { return steady_us() / 1000; }
