@@ -327,14 +327,9 @@ Value from_json(const Json& json, const Type& type, std::string_view where) {
   if (!json.is_string()) fail_json(json, type, where);
   const auto& text = json.get_ref<const std::string&>();
   switch (type.id()) {
-    case TypeId::decimal: {
-      Decimal128 value;
-      int32_t precision = 0, scale = 0;
-      if (!Decimal128::FromString(text, &value, &precision, &scale).ok()) fail_json(json, type, where);
-      auto rescaled = value.Rescale(scale, type.scale());
-      if (!rescaled.ok() || !rescaled->FitsInPrecision(type.precision())) fail_json(json, type, where);
-      return *rescaled;
-    }
+    case TypeId::decimal:
+      if (auto decimal = parse_decimal(text, type)) return *decimal;
+      break;
     case TypeId::date:
       if (auto days = parse_date(text, Years::any)) return *days;
       break;
@@ -361,6 +356,55 @@ Value from_json(const Json& json, const Type& type, std::string_view where) {
       break;  // unknown, variant and the geo types default to null alone
   }
   fail_json(json, type, where);
+}
+
+std::optional<FlooredDecimal> floor_decimal(std::string_view text, int32_t scale) {
+  const auto take_digits = [&text] {
+    const std::string_view taken = text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
+    text.remove_prefix(taken.size());
+    return taken;
+  };
+  const auto take_any = [&text](std::string_view signs) {
+    const char c = !text.empty() && signs.find(text[0]) != std::string_view::npos ? text[0] : '\0';
+    if (c != '\0') text.remove_prefix(1);
+    return c;
+  };
+  const bool is_negative = take_any("+-") == '-';
+  std::string digits(take_digits());
+  auto point = static_cast<int64_t>(digits.size());  // digits before it, from the first of `digits` on
+  if (take_any(".") != '\0') digits += take_digits();
+  if (digits.empty()) return std::nullopt;
+  if (take_any("eE") != '\0') {
+    const bool is_small = take_any("+-") == '-';
+    const std::string_view power = take_digits();
+    if (power.empty()) return std::nullopt;
+    int64_t exponent = 0;
+    if (std::from_chars(power.data(), power.data() + power.size(), exponent).ec != std::errc() ||
+        exponent > std::numeric_limits<int32_t>::max())
+      exponent = std::numeric_limits<int32_t>::max();  // no text has digits to make up for it
+    point += is_small ? -exponent : exponent;
+  }
+  if (!text.empty()) return std::nullopt;
+  const size_t zeros = std::min(digits.find_first_not_of('0'), digits.size());
+  digits.erase(0, zeros);
+  if (digits.empty()) return FlooredDecimal{Decimal128(0), true};
+  const int64_t kept = point - static_cast<int64_t>(zeros) + scale;
+  if (kept > 38) return std::nullopt;
+  Decimal128 unscaled(0);
+  for (int64_t i = 0; i < kept; ++i) {
+    const auto at = static_cast<size_t>(i);
+    unscaled = unscaled * Decimal128(10) + Decimal128(at < digits.size() ? digits[at] - '0' : 0);
+  }
+  const bool is_exact =
+      digits.find_first_not_of('0', static_cast<size_t>(std::max<int64_t>(kept, 0))) == std::string::npos;
+  if (is_negative) unscaled = Decimal128(is_exact ? 0 : -1) - unscaled;
+  return FlooredDecimal{unscaled, is_exact};
+}
+
+std::optional<Decimal128> parse_decimal(std::string_view text, const Type& type) {
+  const auto floored = floor_decimal(text, type.scale());
+  if (!floored || !floored->is_exact || !floored->unscaled.FitsInPrecision(type.precision())) return std::nullopt;
+  return floored->unscaled;
 }
 
 std::string to_display(const Value& value, const Type& type) {

@@ -45,6 +45,17 @@ std::optional<Value> from_bytes(std::string_view bytes, const Type& type);
 Json to_json(const Value& value, const Type& type);
 Value from_json(const Json& json, const Type& type, std::string_view where);
 
+// A number rounded down to a scale.
+struct FlooredDecimal {
+  arrow::Decimal128 unscaled;
+  bool is_exact = false;  // nothing was cut off
+};
+// The number that `text` writes in decimal (`-1.50`, `2e-3`), exactly, however many digits it has. nullopt: it is no
+// number, or 38 digits do not hold it at `scale`.
+std::optional<FlooredDecimal> floor_decimal(std::string_view text, int32_t scale);
+// The same, where `type`, a decimal, has that very value.
+std::optional<arrow::Decimal128> parse_decimal(std::string_view text, const Type& type);
+
 // For messages and partition paths: the human string of Java's Transform.toHumanString is transforms' job; this one
 // prints the value as JSON does, without quotes.
 std::string to_display(const Value& value, const Type& type);

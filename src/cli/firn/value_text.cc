@@ -58,15 +58,6 @@ std::optional<Number> parse_number(std::string_view text) {
   return number;
 }
 
-std::optional<arrow::Decimal128> parse_decimal(std::string_view text, const Type& type) {
-  arrow::Decimal128 value;
-  int32_t precision = 0, scale = 0;
-  if (!arrow::Decimal128::FromString(text, &value, &precision, &scale).ok()) return std::nullopt;
-  const auto rescaled = value.Rescale(scale, type.scale());
-  if (!rescaled.ok() || !rescaled->FitsInPrecision(type.precision())) return std::nullopt;
-  return *rescaled;
-}
-
 std::optional<int64_t> parse_timestamp(std::string_view text, const Type& type) {
   const auto parsed =
       iceberg::is_nanos(type) ? parse_timestamp_ns(text, Years::any) : parse_timestamp_us(text, Years::any);

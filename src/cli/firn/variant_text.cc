@@ -12,6 +12,7 @@
 
 #include "base/civil_time.h"
 #include "cli/firn/value_text.h"
+#include "iceberg/value.h"
 
 namespace firn::cli {
 namespace {
@@ -93,16 +94,17 @@ class Encoder {
 
   // The scale is that of the text.
   static bool append_decimal(unsigned type, unsigned size, int32_t precision_max, const Json& value, std::string& out) {
-    arrow::Decimal128 number;
+    if (!value.is_string()) return false;
+    const std::string text = value.get<std::string>();
+    arrow::Decimal128 wrapped;  // where there are too many digits
     int32_t precision = 0, scale = 0;
-    if (!value.is_string() ||
-        !arrow::Decimal128::FromString(value.get<std::string>(), &number, &precision, &scale).ok() || scale < 0 ||
-        scale > 38 || !number.FitsInPrecision(precision_max)) {
+    if (!arrow::Decimal128::FromString(text, &wrapped, &precision, &scale).ok() || scale < 0 || scale > 38)
       return false;
-    }
+    const auto number = iceberg::floor_decimal(text, scale);
+    if (!number || !number->unscaled.FitsInPrecision(precision_max)) return false;
     put_type(type, out);
     put_unsigned(static_cast<uint64_t>(scale), 1, out);
-    const auto bytes = number.ToBytes();  // little-endian
+    const auto bytes = number->unscaled.ToBytes();  // little-endian
     out.append(reinterpret_cast<const char*>(bytes.data()), size);
     return true;
   }

@@ -55,26 +55,6 @@ std::optional<PlacedLiteral> place_in_boolean(const Value& literal, const Writte
   return std::nullopt;
 }
 
-// Text of a number at `scale`, rounded down: the unscaled value and whether anything was cut off. nullopt: no number,
-// or one of more digits than 128 bits hold.
-std::optional<std::pair<Decimal128, bool>> floor_at_scale(const std::string& number, int32_t scale) {
-  Decimal128 value;
-  int32_t precision = 0, number_scale = 0;
-  if (!Decimal128::FromString(number, &value, &precision, &number_scale).ok()) return std::nullopt;
-  if (number_scale <= scale) {
-    auto scaled = value.Rescale(number_scale, scale);
-    if (!scaled.ok()) return std::nullopt;
-    return std::pair(*scaled, false);
-  }
-  if (number_scale - scale > 38)
-    return std::pair(value < Decimal128(0) ? Decimal128(-1) : Decimal128(0), value != Decimal128(0));
-  const Decimal128 divisor = Decimal128::GetScaleMultiplier(number_scale - scale);
-  Decimal128 quotient = value / divisor;
-  const Decimal128 remainder = value % divisor;
-  if (remainder < Decimal128(0)) quotient -= Decimal128(1);
-  return std::pair(quotient, remainder != Decimal128(0));
-}
-
 std::optional<PlacedLiteral> place_in_decimal(const Value& literal, const Written& w, const Type& type) {
   if (const auto* unscaled = std::get_if<Decimal128>(&literal)) return exactly(*unscaled);
   const std::optional<std::string>& number = w.text ? w.text : w.number;
@@ -82,12 +62,10 @@ std::optional<PlacedLiteral> place_in_decimal(const Value& literal, const Writte
   const auto parsed = parse_double(*number);
   if (!parsed) return std::nullopt;
   if (std::isnan(*parsed)) return PlacedLiteral{Place::nan, {}};
-  const auto floored = floor_at_scale(*number, type.scale());
-  if (!floored && std::abs(*parsed) < 1)  // digits beyond 128 bits, all behind the point
-    return PlacedLiteral{Place::between, *parsed < 0 ? Decimal128(-1) : Decimal128(0)};
-  if (!floored || !floored->first.FitsInPrecision(type.precision()))
+  const auto floored = floor_decimal(*number, type.scale());
+  if (!floored || !floored->unscaled.FitsInPrecision(type.precision()))
     return PlacedLiteral{*parsed < 0 ? Place::below : Place::above, {}};
-  return PlacedLiteral{floored->second ? Place::between : Place::exact, floored->first};
+  return PlacedLiteral{floored->is_exact ? Place::exact : Place::between, floored->unscaled};
 }
 
 std::optional<PlacedLiteral> place_in_integers(const Written& w, const Type& type) {
@@ -100,23 +78,28 @@ std::optional<PlacedLiteral> place_in_integers(const Written& w, const Type& typ
   const auto parsed = parse_double(*number);
   if (!parsed) return std::nullopt;
   if (std::isnan(*parsed)) return PlacedLiteral{Place::nan, {}};
-  if (!(std::abs(*parsed) < 0x1p63)) return PlacedLiteral{*parsed < 0 ? Place::below : Place::above, {}};
-  const auto floored = floor_at_scale(*number, 0);
-  if (!floored) return std::nullopt;
-  const auto whole = floored->first.ToInteger<int64_t>();
+  const auto floored = floor_decimal(*number, 0);
+  const auto whole = floored ? floored->unscaled.ToInteger<int64_t>() : arrow::Result<int64_t>();
   if (!whole.ok()) return PlacedLiteral{*parsed < 0 ? Place::below : Place::above, {}};
   PlacedLiteral placed = place_integer(*whole, type);
-  if (placed.place == Place::exact && floored->second) placed.place = Place::between;
+  if (placed.place == Place::exact && !floored->is_exact) placed.place = Place::between;
   return placed;
 }
 
-// `value` as F: the nearest if F can hold its size, else between F's largest and infinity.
+// Nearer to zero than any other value of F.
+template <class F>
+PlacedLiteral place_beside_zero(bool is_negative) {
+  return {Place::between, is_negative ? -std::numeric_limits<F>::denorm_min() : F{0}};
+}
+
+// `value` as F: the nearest if F can hold its size, else between F's largest and infinity, or beside zero.
 template <class F>
 PlacedLiteral place_double(double value) {
   if (std::isnan(value)) return {Place::nan, {}};
   if (std::isfinite(value) && std::abs(value) > std::numeric_limits<F>::max())
     return {Place::between, value > 0 ? std::numeric_limits<F>::max() : -std::numeric_limits<F>::infinity()};
-  return exactly(static_cast<F>(value));
+  const F nearest = static_cast<F>(value);
+  return nearest == 0 && value != 0 ? place_beside_zero<F>(value < 0) : exactly(nearest);
 }
 
 template <class F>
@@ -142,10 +125,12 @@ std::optional<PlacedLiteral> place_in_floats(const Value& literal, const Written
   if (*number == "-Infinity") return exactly(-std::numeric_limits<F>::infinity());
   const auto parsed = parse_double(*number);
   if (!parsed) return std::nullopt;
+  if (*parsed == 0 && number->find_first_of("123456789") < number->find_first_of("eE"))
+    return place_beside_zero<F>(number->starts_with('-'));
   // Straight from the text where a float is asked: by way of a double it would be rounded twice.
   F direct = 0;
   if (std::from_chars(number->data(), number->data() + number->size(), direct).ec == std::errc() &&
-      std::isfinite(direct))
+      std::isfinite(direct) && direct != 0)
     return exactly(direct);
   return place_double<F>(*parsed);
 }

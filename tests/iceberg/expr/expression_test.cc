@@ -137,6 +137,56 @@ TEST(Binding, ComparesOtherNumbersWithoutLoss) {
   EXPECT_EQ(to_string(*bind(*predicate(Op::eq, "dec", {arrow::Decimal128(110)}), schema())), "dec = 1.10");
 }
 
+TEST(Binding, ComparesADecimalWithMoreDigitsThanAnyDecimalHas) {
+  const Schema wide({{.id = 1, .name = "d", .type = Type::decimal(38, 10)}});
+  const auto bound_wide = [&](std::string_view text) { return to_string(*bind(*parse_expression(text), wide)); };
+  for (const std::string& huge :
+       {std::string(41, '9'), "340282366920938463463374607431768211457" + std::string(20, '0'),
+        std::string("1e99999999999"), std::string(29, '9'), std::string(41, '9') + ".5e-3"}) {
+    SCOPED_TRACE(huge);
+    for (const std::string& literal : {huge, "'" + huge + "'"}) {
+      EXPECT_EQ(bound_wide("d > " + literal), "false");
+      EXPECT_EQ(bound_wide("d >= " + literal), "false");
+      EXPECT_EQ(bound_wide("d = " + literal), "false");
+      EXPECT_EQ(bound_wide("d in (1, " + literal + ")"), "d = 1.0000000000");
+      EXPECT_EQ(bound_wide("d < " + literal), "d is not null");
+      EXPECT_EQ(bound_wide("d <= " + literal), "d is not null");
+      EXPECT_EQ(bound_wide("d != " + literal), "d is not null");
+      EXPECT_EQ(bound_wide("d not between 1 and " + literal), "d < 1.0000000000");
+    }
+    EXPECT_EQ(bound_wide("d > -" + huge), "d is not null");
+    EXPECT_EQ(bound_wide("d < '-" + huge + "'"), "false");
+  }
+  const std::string largest = std::string(28, '9') + ".9999999999", beyond = largest + "1";
+  EXPECT_EQ(bound_wide("d < " + beyond), "d <= " + largest);
+  EXPECT_EQ(bound_wide("d > " + std::string(28, '9') + ".99999999989"), "d > " + std::string(28, '9') + ".9999999998");
+  EXPECT_EQ(bound_wide("d > -" + beyond), "d is not null");
+  EXPECT_EQ(bound_wide("d >= " + largest + std::string(60, '0')), "d >= " + largest);
+  EXPECT_EQ(bound_wide("d > -" + ("0." + std::string(70, '0')) + "1"), "d > -0.0000000001");
+}
+
+TEST(Binding, ComparesAnIntegerWithMoreDigitsThanItHas) {
+  EXPECT_EQ(bound("l >= -9223372036854775807.5"), "l > -9223372036854775808");
+  EXPECT_EQ(bound("l = 9223372036854775807.0"), "l = 9223372036854775807");
+  EXPECT_EQ(bound("l < 9223372036854775807.5"), "l <= 9223372036854775807");
+  EXPECT_EQ(bound("l < 1." + std::string(60, '0') + "1"), "l <= 1");
+  EXPECT_EQ(bound("i > " + std::string(60, '9')), "false");
+}
+
+TEST(Binding, ComparesWithWhatLiesBesideZero) {
+  for (const std::string column : {"d", "f"}) {
+    EXPECT_EQ(bound(column + " < 1e-400"), column + " <= 0.0");
+    EXPECT_EQ(bound(column + " = 1e-400"), "false");
+    EXPECT_EQ(bound(column + " != -1e-400"), column + " is not null");
+    EXPECT_EQ(bound(column + " >= '1e-400'"), column + " > 0.0");
+    EXPECT_EQ(bound(column + " = 0e-400"), column + " = 0.0");
+  }
+  EXPECT_EQ(bound("d > -1e-400"), "d > -5e-324");
+  EXPECT_EQ(bound("f > -1e-60"), "f > -1e-45");
+  EXPECT_EQ(bound("f < 1e-60"), "f <= 0.0");
+  EXPECT_EQ(to_string(*bind(*predicate(Op::lt, "f", {1e-60}), schema())), "f <= 0.0");
+}
+
 TEST(Binding, ComparesTimesByTheirText) {
   EXPECT_EQ(bound("dt < '2024-01-01T12:00:00'"), "dt <= '2024-01-01'");
   EXPECT_EQ(bound("ts > '2024-01-01T00:00:00.0000005'"), "ts > '2024-01-01T00:00:00.000000'");

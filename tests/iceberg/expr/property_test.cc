@@ -47,6 +47,105 @@ TEST_F(FilterProperty, TheTextOfABoundFilterBindsToTheSameFilter) {
   });
 }
 
+// A number in decimal, of any size: compared digit by digit.
+struct Digits {
+  bool negative = false;
+  std::string digits;  // without point
+  int exponent = 0;    // of the last digit
+};
+
+int compare_digits(Digits a, Digits b) {
+  for (auto* number : {&a, &b}) {
+    number->digits += std::string(static_cast<size_t>(number->exponent - std::min(a.exponent, b.exponent)), '0');
+  }
+  for (auto* number : {&a, &b}) {
+    number->digits.erase(0, std::min(number->digits.find_first_not_of('0'), number->digits.size()));
+    if (number->digits.empty()) number->negative = false;
+  }
+  if (a.negative != b.negative) return a.negative ? -1 : 1;
+  int order = a.digits.size() < b.digits.size()   ? -1
+              : a.digits.size() > b.digits.size() ? 1
+                                                  : a.digits.compare(b.digits);
+  if (a.negative) order = -order;
+  return (order > 0) - (order < 0);
+}
+
+std::string random_digits(Generator& g, size_t count) {
+  const bool nines = g.one_in(3), zeros = g.one_in(3);
+  std::string out;
+  while (out.size() < count) out += nines ? '9' : zeros ? '0' : static_cast<char>('0' + g.below(10));
+  if (count > 0 && g.one_in(2)) out.back() = static_cast<char>('0' + g.below(10));
+  return out;
+}
+
+// The text of `number`: plain or with an exponent.
+std::string text_of(Generator& g, const Digits& number) {
+  std::string text = number.digits;
+  int exponent = number.exponent;
+  if (exponent < 0 && g.one_in(2)) {
+    const auto behind = static_cast<size_t>(-exponent);
+    if (text.size() <= behind) text.insert(0, behind + 1 - text.size(), '0');
+    text.insert(text.size() - behind, ".");
+    exponent = 0;
+  } else if (text.size() > 1 && g.one_in(2)) {
+    const size_t point = 1 + g.below(text.size() - 1);
+    exponent += static_cast<int>(text.size() - point);
+    text.insert(point, ".");
+  }
+  if (exponent != 0 || g.one_in(4)) text += "e" + std::to_string(exponent);
+  return (number.negative ? "-" : "") + text;
+}
+
+TEST_F(FilterProperty, DecimalsAreComparedExactlyWhateverTheDigitsOfTheLiteral) {
+  rounds(3000, [](Generator& g) {
+    const auto precision = static_cast<int32_t>(1 + g.below(38));
+    const auto scale = static_cast<int32_t>(g.below(static_cast<uint64_t>(precision) + 1));
+    const TypePtr type = Type::decimal(precision, scale);
+    const Schema schema({{.id = 1, .name = "d", .type = type}});
+    std::vector<Row> rows;
+    std::vector<Digits> numbers;
+    for (int i = 0; i < 4; ++i) {
+      const Digits number{g.one_in(2), random_digits(g, 1 + g.below(static_cast<uint64_t>(precision))), -scale};
+      numbers.push_back(number);
+      const arrow::Decimal128 unscaled((number.negative ? "-" : "") + number.digits);
+      rows.push_back({Cell::of(unscaled)});
+    }
+    rows.push_back({Cell{}});
+    // A number near one of the rows', by its digits cut or prolonged, or any.
+    Digits literal{g.one_in(2), random_digits(g, 1 + g.below(60)), static_cast<int>(g.below(161)) - 80};
+    if (!g.one_in(3)) {
+      literal = g.any(numbers);
+      if (g.one_in(4)) literal.negative = !literal.negative;
+      const std::string more = random_digits(g, g.below(61 - literal.digits.size()));
+      literal.digits += more;
+      if (!g.one_in(5)) literal.exponent -= static_cast<int>(more.size());
+      if (more.empty() && g.one_in(2)) literal.digits.back() = static_cast<char>('0' + g.below(10));
+    }
+    const std::string number = text_of(g, literal);
+    const std::string text = g.one_in(2) ? number : "'" + number + "'";
+    static const std::vector<std::string> kOps = {"<", "<=", ">", ">=", "=", "!=", "in", "not in"};
+    const std::string op = g.any(kOps);
+    const bool negated = g.one_in(3);
+    const bool is_set = op == "in" || op == "not in";
+    std::string filter = "d " + op + (is_set ? " (" + text + ", " + text + ")" : " " + text);
+    if (negated) filter = "not (" + filter + ")";
+    SCOPED_TRACE(filter + " of " + type->to_string());
+    std::vector<bool> expected;
+    for (const Digits& row : numbers) {
+      const int order = compare_digits(row, literal);
+      const bool is_true = op == "<"                 ? order < 0
+                           : op == "<="              ? order <= 0
+                           : op == ">"               ? order > 0
+                           : op == ">="              ? order >= 0
+                           : op == "=" || op == "in" ? order == 0
+                                                     : order != 0;
+      expected.push_back(is_true != negated);
+    }
+    expected.push_back(false);  // null
+    EXPECT_EQ(evaluated(*bind(*parse_expression(filter), schema), *to_batch(schema, rows)), expected);
+  });
+}
+
 TEST_F(FilterProperty, MetricsNeverPruneAMatchNorPromiseTooMuch) {
   int pruned = 0, proven = 0;
   rounds(2500, [&](Generator& g) {

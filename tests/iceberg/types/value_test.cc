@@ -168,6 +168,11 @@ TEST(Value, JsonOfAnotherTypeOrOutOfRangeIsRefused) {
   refused("1e300", prim(TypeId::float_));
   refused("\"1.234\"", Type::decimal(9, 2));
   refused("\"12345678.00\"", Type::decimal(9, 2));
+  refused("\"340282366920938463463374607431768211457\"", Type::decimal(9, 2));  // 2^128 + 1
+  refused("\"34028236692093847e22\"", Type::decimal(38, 2));
+  refused("\"1e-400\"", Type::decimal(9, 2));
+  refused("\".\"", Type::decimal(9, 2));
+  refused("\"1e\"", Type::decimal(9, 2));
   refused("\"2017-02-29\"", prim(TypeId::date));
   refused("\"2017-11-16T22:31:08+00:00\"", prim(TypeId::timestamp));
   refused("\"2017-11-16T22:31:08\"", prim(TypeId::timestamptz));
