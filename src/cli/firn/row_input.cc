@@ -95,6 +95,9 @@ class ParquetReader final : public arrow::RecordBatchReader {
   arrow::Status ReadNext(std::shared_ptr<arrow::RecordBatch>* batch) override {
     ARROW_RETURN_NOT_OK(rows_->rows->ReadNext(batch));
     if (*batch) rows_->num_read += (*batch)->num_rows();
+    if (!*batch && rows_->num_read != rows_->num_rows)
+      return arrow::Status::Invalid("its row groups give ", rows_->num_read, " rows, its footer says ", rows_->num_rows,
+                                    ": the file is damaged");
     return arrow::Status::OK();
   }
 

@@ -158,8 +158,57 @@ struct ParquetFileReader::State {
       properties.set_buffer_size(kStreamBytes);
       file = parquet::ParquetFileReader::Open(input, properties);
       footer = file->metadata();
+      check_row_counts();
       resolve_columns();
     });
+  }
+
+  // A number of rows that a damaged footer makes too small would lose the rest silently, and a rewrite would for good.
+  void check_row_counts() const {
+    int64_t rows = 0;
+    for (int i = 0; i < footer->num_row_groups(); ++i) {
+      const int64_t group_rows = footer->RowGroup(i)->num_rows();
+      if (group_rows < 0 || __builtin_add_overflow(rows, group_rows, &rows))
+        throw parquet::ParquetException("row group ", i, " has ", group_rows, " rows: the file is damaged");
+    }
+    if (rows != footer->num_rows())
+      throw parquet::ParquetException("its row groups have ", rows, " rows together, its footer says ",
+                                      footer->num_rows(), ": the file is damaged");
+    if (request.entry != nullptr && rows != request.entry->record_count)
+      throw parquet::ParquetException("it has ", rows, " rows, its manifest entry says ", request.entry->record_count,
+                                      ": one of them is damaged");
+  }
+
+  // A column whose field id is damaged would come as null in each row, though the entry counts its values. Only the
+  // file's own ids are held against the entry: a name mapping may have changed since.
+  void refuse_lost_values(const FileColumn* column, const Field& field) const {
+    const DataFile* entry = request.entry;
+    if (entry == nullptr || request.name_mapping) return;
+    const std::vector<Field>& members = field.type->fields();
+    for (size_t i = 0; i < members.size(); ++i) {
+      const FileColumn* found = nullptr;
+      if (column != nullptr && field.type->id() != TypeId::struct_) {
+        if (i < column->children.size()) found = &column->children[i];  // told by their place
+      } else if (column != nullptr) {
+        for (const FileColumn& child : column->children) {
+          if (child.id == members[i].id) found = &child;
+        }
+      }
+      refuse_lost_values(found, members[i]);
+    }
+    const auto values = entry->value_counts.find(field.id), nulls = entry->null_value_counts.find(field.id);
+    if (column != nullptr || values == entry->value_counts.end() || nulls == entry->null_value_counts.end()) return;
+    if (values->second <= nulls->second) return;
+    throw parquet::ParquetException("it has no column ", field.name, " (id ", field.id, "), its manifest entry counts ",
+                                    values->second - nulls->second, " values of it: one of them is damaged");
+  }
+
+  // A group without members has no levels that say where it is null. Arrow leaves it out of what it gives, or refuses
+  // the column that it lies in, whichever of its members are asked for.
+  static void refuse_empty_groups(const FileColumn& column, const std::string& name) {
+    if (column.leaf >= 0) return;
+    if (column.children.empty()) throw parquet::ParquetException("column ", name, " is a group without members");
+    for (const FileColumn& child : column.children) refuse_empty_groups(child, name + "." + child.name);
   }
 
   void resolve_columns() {
@@ -169,6 +218,7 @@ struct ParquetFileReader::State {
     for (const Field& field : projection.fields()) {
       Column column{.target = &field};
       column.file = find_column(file_schema, field.id);
+      refuse_lost_values(column.file, field);
       if (column.file != nullptr && field.type->id() != TypeId::unknown) {
         const bool is_leaf = column.file->leaf >= 0;
         const parquet::ColumnDescriptor* leaf = is_leaf ? footer->schema()->Column(column.file->leaf) : nullptr;
@@ -176,6 +226,7 @@ struct ParquetFileReader::State {
         column.kind = flat ? ColumnKind::flat : ColumnKind::nested;
         nested |= !flat;
         select_leaves(*column.file, field);
+        refuse_empty_groups(*column.file, column.file->name);
         column.source = selected_source(*column.file);
       } else {
         missing_column(field, 0, field.name, rules);  // throws for a required one
@@ -246,8 +297,6 @@ struct ParquetFileReader::State {
     while (++group < footer->num_row_groups()) {
       const auto metadata = footer->RowGroup(group);
       group_first = next_group_first;
-      if (metadata->num_rows() < 0)
-        throw parquet::ParquetException("row group ", group, " has a negative number of rows");
       next_group_first += metadata->num_rows();
       if (metadata->num_rows() == 0) continue;
       const GroupRule rule = rule_against(*metadata);
@@ -297,6 +346,10 @@ struct ParquetFileReader::State {
       if (!chunk->can_decompress())
         fail(ErrorKind::unsupported, "column {} in {} is compressed with {}, which this build lacks",
              chunk->path_in_schema()->ToDotString(), path, arrow::util::Codec::GetCodecAsString(chunk->compression()));
+      // Each row has one value or null of a column that does not repeat.
+      if (is_single(leaf) && chunk->num_values() != rows)
+        throw parquet::ParquetException("column ", chunk->path_in_schema()->ToDotString(), " has ", chunk->num_values(),
+                                        " values in row group ", group, " of ", rows, " rows: the file is damaged");
       compressed += chunk->total_compressed_size();
       uncompressed += chunk->total_uncompressed_size();
     }
@@ -483,10 +536,18 @@ struct ParquetFileReader::State {
       std::shared_ptr<arrow::RecordBatch> read;
       if (arrow_batches) PARQUET_THROW_NOT_OK(arrow_batches->ReadNext(&read));
       if (!read) {
+        const int64_t rows = arrow_batches ? footer->RowGroup(group)->num_rows() : 0;
+        if (arrow_batches && arrow_row != rows)
+          throw parquet::ParquetException("row group ", group, " gives ", arrow_row, " rows, its footer says ", rows,
+                                          ": the file is damaged");
         if (!open_next_group()) return std::nullopt;
         continue;
       }
       if (read->num_rows() == 0) continue;
+      for (const Column& column : columns) {
+        if (column.arrow_index >= read->num_columns())
+          throw parquet::ParquetException("column ", column.file->name, " has no values that could be read");
+      }
       arrow::ArrayVector arrays;
       for (const Column& column : columns) {
         arrays.push_back(column.kind == ColumnKind::missing

@@ -30,6 +30,7 @@ struct ParquetReadRequest {
   std::optional<NameMapping> name_mapping;  // for columns without field ids (case 11)
   int64_t batch_rows_max = 65536;
   int64_t file_size_bytes = 0;       // 0: ask
+  const DataFile* entry = nullptr;   // what the manifest says of the file, which must agree; may be null, else outlives
   int column_threads = 1;            // flat columns decoded at once
   ReadCounters* counters = nullptr;  // may be null; must outlive the reader
 };
@@ -50,6 +51,7 @@ struct RowGroupChoice {
   GroupRule rule = GroupRule::none;
 };
 
+// What the manifest, the footer and the pages say of rows and values must agree: none goes missing silently.
 // Columns that the file lacks come as their initial-default, else null; a required one without default is an error.
 // Promoted types come as the projection's. `_pos`-like columns are the scan's business. Flat columns read only the
 // pages that the filter leaves; a projection with nested columns reads whole row groups. One thread.

@@ -6,6 +6,7 @@
 #include <arrow/util/bit_util.h>
 #include <arrow/util/bitmap_generate.h>
 #include <arrow/util/decimal.h>
+#include <parquet/column_page.h>
 #include <parquet/exception.h>
 #include <parquet/page_index.h>
 #include <parquet/schema.h>
@@ -224,6 +225,34 @@ class FlatColumnReader::PageStream : public arrow::io::InputStream {
   int64_t buffer_offset_ = 0;
 };
 
+// Holds each data page's number of values, which no checksum covers, against the index or at least the chunk's: where a
+// page claims more than it has, padding may pass for values, and those of later pages move to other rows.
+class FlatColumnReader::CheckedPages : public parquet::PageReader {
+ public:
+  // The column reader owns this and outlives it.
+  CheckedPages(const FlatColumnReader& column, int64_t value_count, std::unique_ptr<parquet::PageReader> inner)
+      : column_(column), value_count_(value_count), inner_(std::move(inner)) {}
+
+  std::shared_ptr<parquet::Page> NextPage() override {
+    auto page = inner_->NextPage();
+    const auto* data = dynamic_cast<const parquet::DataPage*>(page.get());
+    if (data == nullptr) return page;
+    values_seen_ += data->num_values();
+    const std::optional<size_t> open = column_.has_index_ ? column_.stream_->page() : std::nullopt;
+    if ((open && data->num_values() != column_.pages_[*open].rows.size()) || values_seen_ > value_count_)
+      throw parquet::ParquetException("column ", column_.column_.name(), " has a page of ", data->num_values(),
+                                      " values where there cannot be so many or few: the file is damaged");
+    return page;
+  }
+  void set_max_page_header_size(uint32_t size) override { inner_->set_max_page_header_size(size); }
+
+ private:
+  const FlatColumnReader& column_;
+  int64_t value_count_;
+  std::unique_ptr<parquet::PageReader> inner_;
+  int64_t values_seen_ = 0;
+};
+
 FlatColumnReader::FlatColumnReader(std::shared_ptr<arrow::io::RandomAccessFile> file,
                                    const parquet::ColumnDescriptor& column, const parquet::ColumnChunkMetaData& chunk,
                                    std::vector<PageSpan> pages, int64_t group_rows, const std::vector<RowRange>& wanted,
@@ -240,7 +269,9 @@ FlatColumnReader::FlatColumnReader(std::shared_ptr<arrow::io::RandomAccessFile> 
     pages_.push_back({.offset = start, .size_bytes = chunk.total_compressed_size(), .rows = {0, group_rows}});
   }
   stream_ = std::make_shared<PageStream>(std::move(file), dictionary, pages_, wanted);
-  auto page_reader = parquet::PageReader::Open(stream_, chunk.num_values(), chunk.compression(), properties, column_);
+  std::unique_ptr<parquet::PageReader> page_reader = std::make_unique<CheckedPages>(
+      *this, chunk.num_values(),
+      parquet::PageReader::Open(stream_, chunk.num_values(), chunk.compression(), properties, column_));
   if (column_.physical_type() == parquet::Type::BYTE_ARRAY) {
     const double row_bytes = static_cast<double>(chunk.total_uncompressed_size()) / static_cast<double>(group_rows);
     byte_arrays_ = std::make_unique<ByteArrayColumn>(column_, std::move(page_reader), std::max(0.0, row_bytes));

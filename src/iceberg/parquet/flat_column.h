@@ -52,6 +52,7 @@ class FlatColumnReader {
 
  private:
   class PageStream;
+  class CheckedPages;
   void go_to(int64_t row);
   void skip(int64_t count, bool decodes);
   std::shared_ptr<arrow::Array> read_values(int64_t count);

@@ -93,7 +93,12 @@ std::optional<PositionedBatch> AvroFileReader::next() {
     rows_left_ -= read;
     encoded_bytes += static_cast<int64_t>(before - cursor_->remaining());
   }
-  if (rows == 0) return std::nullopt;
+  if (rows == 0) {
+    if (request_.entry != nullptr && position_ != request_.entry->record_count)
+      fail(ErrorKind::corrupt, "{} has {} rows, its manifest entry says {}: one of them is damaged", path_, position_,
+           request_.entry->record_count);
+    return std::nullopt;
+  }
   PositionedBatch result{.batch = take_batch(rows), .first_position = position_};
   position_ += rows;
   return result;

@@ -37,6 +37,7 @@ void for_each_deleted_position(const DataFile& file, FileIO& io, ExpressionPtr p
   request.projection = Schema({Field{kDeleteFilePathFieldId, "file_path", true, Type::primitive(TypeId::string)},
                                Field{kDeletePosFieldId, "pos", true, Type::primitive(TypeId::long_)}});
   request.filter = std::move(path_filter);
+  request.entry = &file;
   const auto reader = open_data_file(io, file, std::move(request));
   while (std::optional<PositionedBatch> read = reader->next()) {
     const auto& paths = static_cast<const arrow::StringArray&>(*read->batch->column(0));
@@ -110,6 +111,7 @@ LoadedDeletes load_equality_file(const DataFile& file, const std::vector<int32_t
   ParquetReadRequest request;
   request.projection = columns;
   request.name_mapping = name_mapping;
+  request.entry = &file;
   const auto reader = open_data_file(io, file, std::move(request));
   LoadedDeletes loaded;
   std::string key;

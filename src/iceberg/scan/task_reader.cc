@@ -118,6 +118,7 @@ ParquetReadRequest TaskReader::request() const {
   request.name_mapping = plan_.name_mapping;
   request.batch_rows_max = options_.batch_rows_max;
   request.file_size_bytes = task_.file.file_size_bytes;
+  request.entry = &task_.file;
   request.counters = options_.counters;
   // Threads that have no file of their own help with the columns of this one.
   request.column_threads = thread_count(options_.threads) / static_cast<int>(std::max<size_t>(1, plan_.tasks.size()));

@@ -1,4 +1,6 @@
 // What `scan` prints, `append` takes: in each format, every type.
+#include <fstream>
+
 #include "cli/firn/run_firn.h"
 
 namespace firn {
@@ -209,6 +211,21 @@ TEST_F(RowFormats, AddingColumnsWidensNone) {
   EXPECT_EQ(json_of({"schema", table_, "--json"})["fields"].size(), 2u);
 }
 
+TEST_F(RowFormats, AParquetFileThatSaysOfItsRowsWhatIsNotSoIsRefused) {
+  output_of({"create", table_, "--column", "id int"});
+  std::string rows;
+  for (int i = 0; i < 300; ++i) rows += "{\"id\":" + std::to_string(i) + "}\n";
+  output_of({"append", table_, write("x.ndjson", rows)});
+  const std::string path = folder_ / "x.parquet";
+  output_of({"scan", table_, "--output", path});
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const size_t at = bytes.rfind("\xD8\x04");  // 300 as the footer writes it; the row group's comes last
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_THAT(error_of({"append", table_, write("y.parquet", bytes.replace(at, 2, "\xD8\x02"))}),
+              ::testing::AllOf(HasSubstr("y.parquet"), HasSubstr("172 rows"), HasSubstr("300")));
+}
+
 TEST_F(RowFormats, AnAppendIsTriedDry) {
   create();
   const std::string file = write("x.ndjson", "{\"id\":1,\"extra\":\"x\"}\n");
@@ -239,6 +256,8 @@ TEST_F(RowFormats, AWrongValueIsNamedWithItsPlace) {
   refused("x.ndjson", "{\"id\":1,\"ts\":\"2024-01-01T00:00:00Z\"}\n", "it has an offset");
   refused("x.ndjson", "{\"id\":1,\"day\":\"2023-02-29\"}\n", "'2023-02-29' is no date");
   refused("x.ndjson", "{\"id\":1,\"price\":\"0.0000000001\"}\n", "is no decimal(38,9)");
+  refused("x.ndjson", "{\"id\":1,\"price\":\"340282366920938463463374607431768211457\"}\n", "is no decimal(38,9)");
+  refused("x.ndjson", "{\"id\":1,\"price\":3.402823669209385e+38}\n", "is no decimal(38,9)");
   refused("x.ndjson", "{\"id\":1,\"st\":{\"x\":\"a\"}}\n", "column st.x: 'a' is no int");
   refused("x.ndjson", "{\"id\":[1]}\n", "column id: 'an array' is no long");
   refused("x.ndjson", "{\"id\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}\n",

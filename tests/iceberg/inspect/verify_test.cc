@@ -1,4 +1,7 @@
 // What verify finds: nothing in tables that keep the specification, and each of many planted corruptions.
+#include <cstring>
+#include <numeric>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -349,6 +352,31 @@ const std::vector<Planted>& planted() {
            entry.file.record_count += 1;
            for (auto& [id, count] : entry.file.value_counts) count += 1;
          });
+       }},
+      {"record-count-mismatch", "the number of rows in a footer", 2,
+       [](Patient& p) {
+         std::vector<int64_t> ids(300);
+         std::iota(ids.begin(), ids.end(), 100);
+         p.table.append_ids(ids, "z");
+         p.metadata = *p.table.metadata();
+         const std::string path = p.table.data_files().back().file_path;
+         std::string bytes = p.table.io->read(path);
+         uint32_t footer_size = 0;
+         std::memcpy(&footer_size, bytes.data() + bytes.size() - 8, 4);
+         // 300 as the footer writes it becomes 172; the file's own number comes first.
+         const size_t at = bytes.find("\xD8\x04", bytes.size() - 8 - footer_size);
+         p.table.io->replace(path, bytes.replace(at, 2, "\xD8\x02"));
+       }},
+      {"file-unreadable", "the number of rows in a row group", 2,
+       [](Patient& p) {
+         std::vector<int64_t> ids(300);
+         std::iota(ids.begin(), ids.end(), 100);
+         p.table.append_ids(ids, "z");
+         p.metadata = *p.table.metadata();
+         const std::string path = p.table.data_files().back().file_path;
+         std::string bytes = p.table.io->read(path);
+         const size_t at = bytes.rfind("\xD8\x04");  // the row group's comes last
+         p.table.io->replace(path, bytes.replace(at, 2, "\xD8\x02"));
        }},
       {"null-count-mismatch", "a null count", 2,
        [](Patient& p) { p.edit_entry(kData, [](ManifestEntry& entry) { entry.file.null_value_counts[3] ^= 1; }); }},

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <random>
 
+#include "base/arrow_status.h"
 #include "iceberg/avro/container.h"
 #include "iceberg/avro/encoder.h"
 #include "iceberg/scan/data_file_reader.h"
@@ -319,6 +320,23 @@ TEST(AvroDataFile, FalseCountsAllocateNothing) {
   EXPECT_EQ(kind(R"({"type":"array","items":"null","element-id":2})", items, 1), ErrorKind::corrupt);
   EXPECT_EQ(kind(R"({"type":"array","items":"int","element-id":2})", items, 1), ErrorKind::corrupt);
   EXPECT_EQ(kind(R"("null")", "", int64_t{1} << 40), ErrorKind::corrupt);
+}
+
+TEST(AvroDataFile, OfAnotherNumberOfRowsThanItsEntrySaysIsAnErrorThatNamesBoth) {
+  TestTable table(id_schema());
+  DataFile file = avro_file(table, "a.avro", kIdSchema, 3, encode_id);
+  file.record_count = 4;
+  table.commit({file});
+  const Error error = error_of([&] {
+    const auto plan = std::make_shared<const ScanPlan>(plan_scan(table.metadata(), table.io(), {}));
+    const auto reader = read_tasks(plan, table.io(), {});
+    std::shared_ptr<arrow::RecordBatch> batch;
+    do check(reader->ReadNext(&batch), "read");
+    while (batch);
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::corrupt);
+  EXPECT_NE(std::string(error.what()).find("a.avro has 3 rows, its manifest entry says 4"), std::string::npos)
+      << error.what();
 }
 
 TEST(AvroDataFile, DamagedIsAnErrorThatNamesItOrRowsAndNothingElse) {
