@@ -179,8 +179,9 @@ struct ParquetFileReader::State {
                                       ": one of them is damaged");
   }
 
-  // A column whose field id is damaged would come as null in each row, though the entry counts its values. Only the
-  // file's own ids are held against the entry: a name mapping may have changed since.
+  // A column whose field id is damaged would come as null in each row, though the entry counts its values. A plan keeps
+  // the counts of the filter's columns alone, where null in each row would mean that none matches. Only the file's own
+  // ids are held against the entry: a name mapping may have changed since.
   void refuse_lost_values(const FileColumn* column, const Field& field) const {
     const DataFile* entry = request.entry;
     if (entry == nullptr || request.name_mapping) return;

@@ -30,7 +30,7 @@ struct ParquetReadRequest {
   std::optional<NameMapping> name_mapping;  // for columns without field ids (case 11)
   int64_t batch_rows_max = 65536;
   int64_t file_size_bytes = 0;       // 0: ask
-  const DataFile* entry = nullptr;   // what the manifest says of the file, which must agree; may be null, else outlives
+  const DataFile* entry = nullptr;   // what the manifest says of the file, which must agree; null: nothing is known
   int column_threads = 1;            // flat columns decoded at once
   ReadCounters* counters = nullptr;  // may be null; must outlive the reader
 };

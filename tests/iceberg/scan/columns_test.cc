@@ -1,4 +1,5 @@
 // What a scan's columns hold: projection, partition values, row lineage, metadata columns (spec, "Column Projection").
+#include "base/error.h"
 #include "iceberg/scan/test_table.h"
 
 namespace firn::iceberg {
@@ -139,6 +140,30 @@ TEST(ScanColumns, DroppedAndAddedAgainUnderTheirNameHaveNoOldValues) {
   ScanOptions first;
   first.snapshot_id = 1;
   EXPECT_EQ(table.rows(first), (Lines{R"({"id":1,"value":"old","a":{"inner":"old"}})"}));
+}
+
+TEST(ScanColumns, OfAFilterThatTheManifestCountsAndTheFileLacksAreAnErrorAndNotNull) {
+  const Schema schema({optional(1, "id", long_type()), optional(2, "s", string_type())});
+  TestTable table(schema);
+  // As where a bit of its field id is flipped.
+  DataFile file = table.data_file("a.parquet", Schema({optional(9, "id", long_type())}), R"([{"id": 1}, {"id": 2}])");
+  file.value_counts = {{1, 2}};
+  file.null_value_counts = {{1, 0}};
+  table.commit({file});
+  ScanOptions options;
+  options.filter = parse_expression("id = 1 or s = 'x'");
+  const auto plan = std::make_shared<const ScanPlan>(plan_scan(table.metadata(), table.io(), options));
+  const auto reader = read_tasks(plan, table.io(), options);
+  std::shared_ptr<arrow::RecordBatch> batch;
+  try {
+    ADD_FAILURE() << reader->ReadNext(&batch).ToString();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::corrupt);
+    const std::string message = error.what();
+    EXPECT_NE(message.find("a.parquet"), std::string::npos) << message;
+    EXPECT_NE(message.find("it has no column id (id 1), its manifest entry counts 2 values of it"), std::string::npos)
+        << message;
+  }
 }
 
 TEST(RowLineage, IsInheritedWhereTheFileHasNullAndKeptWhereItHasAValue) {
