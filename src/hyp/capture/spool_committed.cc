@@ -57,21 +57,34 @@ std::optional<SpoolPosition> committed_end(const std::string& spool_folder) {
 
 namespace {
 
+// A frame, and what it says was acknowledged before it was appended.
+struct Witness {
+  SpoolPosition acknowledged;
+  std::string path;
+  int64_t offset = 0;
+};
+
 // Each group of frames is appended once the one before it is committed, and says so. Frames past `committed` that know
-// of a later place are therefore of groups that were committed: the ledger was restored, and they were not.
-void check_ledger_is_current(const std::string& folder, const Segment& segment, int64_t from, SpoolPosition committed) {
-  int64_t offset = from;
+// of a later place are therefore of groups that were committed: the ledger was restored, and they were not. The one
+// that knows of the latest; nullopt: none.
+std::optional<Witness> find_witness(const Segment& segment, SpoolPosition committed) {
+  std::optional<Witness> found;
+  int64_t offset = segment.number == committed.segment ? committed.offset : 0;
   while (auto frame = read_frame(segment, offset, segment.size_bytes)) {
-    if (frame->kind == FrameKind::rows && frame->synced > committed) {
-      fail(
-          ErrorKind::corrupt,
-          "{} is older than {}, whose frame at offset {} was appended once all before segment {}, offset {} was "
-          "acknowledged. Restore the ledger and the segments from one backup; or, to give up the rows of the frame and "
-          "of those after it, move {} away",
-          ledger_path(folder), segment.path, offset, frame->synced.segment, frame->synced.offset, segment.path);
-    }
+    if (frame->kind == FrameKind::rows && frame->synced > (found ? found->acknowledged : committed))
+      found = Witness{frame->synced, segment.path, offset};
     offset = frame->next_offset;
   }
+  return found;
+}
+
+[[noreturn]] void fail_older(const std::string& folder, const Witness& witness) {
+  fail(ErrorKind::corrupt,
+       "{} is older than {}, whose frame at offset {} was appended once all before segment {}, offset {} was "
+       "acknowledged. Restore the ledger and the segments from one backup; or, to give up the rows of the frame and "
+       "of those after it, move {} away",
+       ledger_path(folder), witness.path, witness.offset, witness.acknowledged.segment, witness.acknowledged.offset,
+       witness.path);
 }
 
 }  // namespace
@@ -79,6 +92,18 @@ void check_ledger_is_current(const std::string& folder, const Segment& segment, 
 int64_t ledger_commits(const std::string& spool_folder) {
   SqliteFile file(ledger_path(spool_folder), SqliteFile::Open::existing);
   return file.integer("select commits from committed where only_row = 0");
+}
+
+void check_ledger_knows_frames(const std::string& folder) {
+  const std::optional<SpoolPosition> committed = committed_end(folder);
+  if (!committed) return;
+  for (const int64_t number : list_segments(folder)) {
+    if (number < committed->segment) continue;
+    const auto segment = open_segment(folder, number);
+    const auto witness = segment ? find_witness(*segment, *committed) : std::nullopt;
+    // What a receiver at work committed since is in its ledger before any frame says so.
+    if (witness && witness->acknowledged > *committed_end(folder)) fail_older(folder, *witness);
+  }
 }
 
 void cut_uncommitted(const std::string& folder, SpoolPosition committed) {
@@ -110,7 +135,7 @@ void cut_uncommitted(const std::string& folder, SpoolPosition committed) {
     if (auto segment = open_segment(folder, number)) segments.push_back(std::move(*segment));
   }
   for (const Segment& segment : segments) {
-    check_ledger_is_current(folder, segment, segment.number == committed.segment ? committed.offset : 0, committed);
+    if (const auto witness = find_witness(segment, committed)) fail_older(folder, *witness);
   }
   // The last first: while one is there, it says where the one before it ends.
   std::reverse(segments.begin(), segments.end());

@@ -26,6 +26,10 @@ std::string ledger_path(const std::string& spool_folder);
 // if the ledger is not there or is no ledger, unsupported if a newer firn made it, io.
 std::optional<SpoolPosition> committed_end(const std::string& spool_folder);
 
+// For readers in any process, at any time: that frames which were acknowledged do not lie past committed_end, unseen,
+// because the ledger is older than they are. Throws corrupt naming what to restore if so, and as committed_end.
+void check_ledger_knows_frames(const std::string& spool_folder);
+
 // How many commits the ledger of a receiver's spool has seen. Throws as committed_end.
 int64_t ledger_commits(const std::string& spool_folder);
 

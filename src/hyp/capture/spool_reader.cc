@@ -20,6 +20,7 @@ struct SpoolReader::State {
 
 SpoolReader::SpoolReader(const std::string& spool_folder, SpoolPosition from, std::optional<SpoolPosition> until)
     : state_(std::make_unique<State>()), spool_id_(spool_folder.substr(spool_folder.rfind('/') + 1)) {
+  check_ledger_knows_frames(spool_folder);
   std::vector<Segment> segments = open_segments(spool_folder);
   std::erase_if(segments, [&](const Segment& segment) { return segment.number < from.segment; });
   state_->segments = std::make_shared<const std::vector<Segment>>(std::move(segments));

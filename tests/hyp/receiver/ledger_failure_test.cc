@@ -244,6 +244,8 @@ TEST(LedgerFailure, ALedgerOlderThanItsSegmentsIsRefused) {
   fs::rename(ledger, ledger + ".newer");
   fs::rename(ledger + ".backup", ledger);
   std::string message;
+  EXPECT_EQ(kind_of([&] { LedgerBox::numbers_in(*box.cache); }, &message), ErrorKind::corrupt) << "rows are left out";
+  EXPECT_NE(message.find("older"), std::string::npos) << message;
   EXPECT_EQ(kind_of([&] { Receiver::open(*box.cache); }, &message), ErrorKind::corrupt);
   EXPECT_NE(message.find("older"), std::string::npos) << message;
   fs::rename(ledger + ".newer", ledger);
