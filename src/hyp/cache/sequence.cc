@@ -227,7 +227,7 @@ struct SequenceAllocator::State {
     const bool is_reader = ::access(lock_path().c_str(), W_OK) != 0 && (errno == EROFS || errno == EACCES);
     const FileLock lock = is_reader ? FileLock::acquire(lock_path(), FileLock::Mode::shared) : lock_file();
     bool is_saved = true;
-    const auto file = load(0, is_saved);
+    auto file = load(0, is_saved);
     if (is_saved) return file;
     if (is_reader) {
       fail(ErrorKind::io, "{} has to be written anew, and its folder is read-only: run a hyp command that may write it",

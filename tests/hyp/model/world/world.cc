@@ -185,6 +185,8 @@ void World::do_step(const Step& step) {
 // one's.
 void World::kill_child(const CrashAt& crash, const Work& work) {
   const int status = run_in_child([&] {
+    // Other ids than this process makes next: else it would give a file the name that the child gave one.
+    set_random_seed(options_.seed + static_cast<uint64_t>(crashes_) + 1);
     int64_t passes = 0;
     std::mutex mutex;
     set_fault_handler([&](const char* name) {
