@@ -10,6 +10,14 @@
 namespace firn::hyp {
 
 struct SpoolReader::State {
+  State() = default;
+  State(const std::string& spool_folder, SpoolPosition begin, std::optional<SpoolPosition> end)
+      : from(begin), until(end) {
+    std::vector<Segment> counting = open_segments(spool_folder);
+    std::erase_if(counting, [&](const Segment& segment) { return segment.number < from.segment; });
+    segments = std::make_shared<const std::vector<Segment>>(std::move(counting));
+  }
+
   std::shared_ptr<const std::vector<Segment>> segments;  // immutable; shared with readers of again()
   size_t index = 0;
   std::optional<SegmentCursor> cursor;
@@ -19,17 +27,14 @@ struct SpoolReader::State {
 };
 
 SpoolReader::SpoolReader(const std::string& spool_folder, SpoolPosition from, std::optional<SpoolPosition> until)
-    : state_(std::make_unique<State>()), spool_id_(spool_folder.substr(spool_folder.rfind('/') + 1)) {
+    : spool_id_(spool_folder.substr(spool_folder.rfind('/') + 1)) {
   check_ledger_knows_frames(spool_folder);
-  std::vector<Segment> segments = open_segments(spool_folder);
-  std::erase_if(segments, [&](const Segment& segment) { return segment.number < from.segment; });
-  state_->segments = std::make_shared<const std::vector<Segment>>(std::move(segments));
-  state_->from = from;
-  state_->until = until;
+  state_ = std::make_unique<State>(spool_folder, from, until);
 }
 
+// The holder saw to its ledger when it opened the spool.
 SpoolReader::SpoolReader(Spool& spool, SpoolPosition from, SpoolPosition until)
-    : SpoolReader(spool.folder(), from, until) {
+    : state_(std::make_unique<State>(spool.folder(), from, until)), spool_id_(spool.id()) {
   state_->holder = &spool;
 }
 

@@ -43,6 +43,8 @@ std::set<std::string> codes(const std::vector<Finding>& findings) {
   return result;
 }
 
+constexpr std::string_view kCount = "\xD8\x04";  // 300, as a footer writes it
+
 // A table with several of everything, whose files can be changed behind its back. v3 has deletion vectors, v2 position
 // deletes; both equality deletes.
 class Patient {
@@ -78,6 +80,16 @@ class Patient {
     auto list = manifests();
     edit(list);
     write_list(std::move(list));
+  }
+  // A file of 300 rows more, whose kCount that stands at `find(bytes)` becomes 172.
+  void append_and_spoil_count(const std::function<size_t(const std::string& bytes)>& find) {
+    std::vector<int64_t> ids(300);
+    std::iota(ids.begin(), ids.end(), 100);
+    table.append_ids(ids, "z");
+    metadata = *table.metadata();
+    const std::string path = table.data_files().back().file_path;
+    std::string bytes = table.io->read(path);
+    table.io->replace(path, bytes.replace(find(bytes), kCount.size(), "\xD8\x02"));
   }
   // Entries of the first manifest of `content` with a live file of `file_content`, written anew with what the list says
   // of them. True from `edit`: this was it.
@@ -355,28 +367,15 @@ const std::vector<Planted>& planted() {
        }},
       {"record-count-mismatch", "the number of rows in a footer", 2,
        [](Patient& p) {
-         std::vector<int64_t> ids(300);
-         std::iota(ids.begin(), ids.end(), 100);
-         p.table.append_ids(ids, "z");
-         p.metadata = *p.table.metadata();
-         const std::string path = p.table.data_files().back().file_path;
-         std::string bytes = p.table.io->read(path);
-         uint32_t footer_size = 0;
-         std::memcpy(&footer_size, bytes.data() + bytes.size() - 8, 4);
-         // 300 as the footer writes it becomes 172; the file's own number comes first.
-         const size_t at = bytes.find("\xD8\x04", bytes.size() - 8 - footer_size);
-         p.table.io->replace(path, bytes.replace(at, 2, "\xD8\x02"));
+         p.append_and_spoil_count([](const std::string& bytes) {  // the file's own number comes first
+           uint32_t footer_size = 0;
+           std::memcpy(&footer_size, bytes.data() + bytes.size() - 8, 4);
+           return bytes.find(kCount, bytes.size() - 8 - footer_size);
+         });
        }},
       {"file-unreadable", "the number of rows in a row group", 2,
        [](Patient& p) {
-         std::vector<int64_t> ids(300);
-         std::iota(ids.begin(), ids.end(), 100);
-         p.table.append_ids(ids, "z");
-         p.metadata = *p.table.metadata();
-         const std::string path = p.table.data_files().back().file_path;
-         std::string bytes = p.table.io->read(path);
-         const size_t at = bytes.rfind("\xD8\x04");  // the row group's comes last
-         p.table.io->replace(path, bytes.replace(at, 2, "\xD8\x02"));
+         p.append_and_spoil_count([](const std::string& bytes) { return bytes.rfind(kCount); });  // comes last
        }},
       {"null-count-mismatch", "a null count", 2,
        [](Patient& p) { p.edit_entry(kData, [](ManifestEntry& entry) { entry.file.null_value_counts[3] ^= 1; }); }},
