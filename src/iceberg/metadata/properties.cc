@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/uri.h"
+#include "iceberg/metadata/metrics_mode.h"
 
 namespace firn::iceberg {
 namespace {
@@ -88,18 +89,6 @@ void check_number(const std::string& key, const std::string& value, int64_t min,
                                                         : fmt::format("a whole number from {} to {}", min, max));
 }
 
-// "none", "counts", "full", "truncate(16)".
-void check_metrics_mode(const std::string& key, const std::string& value) {
-  constexpr std::string_view kTruncate = "truncate(";
-  const std::string_view text = value;
-  if (text == "none" || text == "counts" || text == "full") return;
-  if (text.starts_with(kTruncate) && text.ends_with(')')) {
-    const auto width = number_of<int32_t>(text.substr(kTruncate.size(), text.size() - kTruncate.size() - 1));
-    if (width && *width > 0) return;
-  }
-  fail_value(key, value, "none, counts, truncate(<length>) or full");
-}
-
 void check_property(const std::string& key, const std::string& value) {
   // Position delete files have their own where these are set.
   constexpr std::string_view kOfDeletes = "write.delete.parquet.";
@@ -123,7 +112,7 @@ void check_property(const std::string& key, const std::string& value) {
     if (!share || !(*share > 0 && *share < 1)) fail_value(key, value, "a number between 0 and 1");
   }
   if (key == "write.metadata.metrics.default" || key.starts_with("write.metadata.metrics.column."))
-    check_metrics_mode(key, value);
+    MetricsMode::parse(value, key);
   // Relative to what, another process could not tell.
   if ((key == "write.data.path" || key == "write.metadata.path") && !local_path(value).starts_with('/') &&
       value.find("://") == std::string::npos)

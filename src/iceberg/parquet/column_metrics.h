@@ -12,19 +12,10 @@
 #include <parquet/metadata.h>
 
 #include "iceberg/manifest/manifest.h"
+#include "iceberg/metadata/metrics_mode.h"
 #include "iceberg/parquet/parquet_schema.h"
 
 namespace firn::iceberg {
-
-// How much of a column goes into the manifest ("none", "counts", "truncate(n)", "full").
-struct MetricsMode {
-  bool counts = true;
-  bool bounds = true;
-  std::optional<int32_t> truncate_width;  // code points or bytes; nullopt: whole
-
-  // Throws invalid_argument naming `property`.
-  static MetricsMode parse(std::string_view text, std::string_view property);
-};
 
 // One file's. One thread.
 class ColumnMetrics {
