@@ -528,6 +528,7 @@ void World::look_at_rejects(Dataset dataset) {
 void World::find_flushed(const std::string& spool_id) {
   std::map<PartitionId, std::vector<Row>> found;
   for (const PartitionId& id : partitions()) {
+    processes_[0].cache->hold(id, /*acting=*/true);  // a later power cut must not take back what is noted here (P10.8)
     if (auto rows = read_rows_of(id, model_.partitions[id].last_seq); !rows.empty()) found[id] = std::move(rows);
   }
   std::deque<Spooled>& spooled = model_.spools[spool_id];
