@@ -124,11 +124,18 @@ struct FlushReport {
   std::vector<std::string> problems;     // partitions that failed (I/O) and were left for the next flush
 };
 
-// Moves what the spool holds into the cache tables (P6). At most `range_bytes_max` of spooled text is worked on at
-// once; each such range is one commit a partition. Rejected lines go to <cacheRoot>/rejects/<dataset>.ndjson: {time,
+struct FlushOptions {
+  int64_t range_bytes_max = 128 << 20;  // of spooled text that is worked on at once
+  // Called before each piece of about 1 MiB of text, by the flush's threads. It may wait, so that others get on; the
+  // flush then holds a partition's lock.
+  std::function<void()> give_way = [] {};
+};
+
+// Moves what the spool holds into the cache tables (P6), a range after another; each is one commit a partition.
+// Rejected lines go to <cacheRoot>/rejects/<dataset>.ndjson: {time,
 // spool, segment, offset, lineOffset, source, line, column, reason, text | textBase64}. Throws what concerns the spool
 // or the allocator as a whole.
-FlushReport flush(Cache& cache, Spool& spool, int64_t range_bytes_max = 128 << 20);
+FlushReport flush(Cache& cache, Spool& spool, const FlushOptions& options = {});
 
 // Consecutive lines of a frame's text, [begin, end), and the source partition that they belong to: the frame's, or
 // where the dataset has a sourceColumn the value of that column (null or missing: the frame's). Lines whose source

@@ -50,6 +50,7 @@ std::set<std::string> datasets_of(const Range& range) {
 struct SpoolFlush {
   Cache& cache;
   Spool& spool;
+  const FlushOptions& options;
   SpoolPosition end;  // of what is flushed
   std::optional<int64_t> received_commits;
   FlushState state;
@@ -138,13 +139,13 @@ std::map<PartitionId, std::vector<LineRange>> route(SpoolFlush& flush, const Ran
 bool flush_range(SpoolFlush& flush, const Range& range) {
   const std::set<std::string> datasets = datasets_of(range);
   settle_routing(flush, datasets);
+  const SpoolPart part{flush.spool.id(), range.until, flush.end, flush.received_commits, flush.options.give_way};
   bool all_committed = true;
   for (const auto& [partition, lines] : route(flush, range, datasets)) {
     if (lines.empty()) continue;
     try {
-      const PartitionFlushed done =
-          flush_partition(flush.cache, flush.config_of(partition.dataset), partition, flush.spool.id(), range.until,
-                          flush.end, flush.received_commits, lines, flush.columns_by_dataset[partition.dataset]);
+      const PartitionFlushed done = flush_partition(flush.cache, flush.config_of(partition.dataset), partition, part,
+                                                    lines, flush.columns_by_dataset[partition.dataset]);
       count_rejected(flush.report, partition.dataset, done.rejected);
       if (done.rows == 0) continue;
       flush.report.rows += done.rows;
@@ -180,11 +181,11 @@ void remember_rejects(SpoolFlush& flush, const std::set<std::string>& datasets) 
 }
 
 // True if all before the end is in its partitions.
-bool flush_until_end(SpoolFlush& flush, int64_t range_bytes_max) {
+bool flush_until_end(SpoolFlush& flush) {
   if (flush.spool.progress() >= flush.end) return true;
   SpoolReader reader(flush.spool, flush.spool.progress(), flush.end);
   while (flush.spool.progress() < flush.end) {
-    const Range range = read_range(reader, flush.end, range_bytes_max);
+    const Range range = read_range(reader, flush.end, flush.options.range_bytes_max);
     if (!flush_range(flush, range)) return false;
     flush.spool.advance(range.until);
     fault_point("flush.advanced");
@@ -203,21 +204,21 @@ void take_configured_routing(SpoolFlush& flush) {
 
 }  // namespace
 
-FlushReport flush(Cache& cache, Spool& spool, int64_t range_bytes_max) {
+FlushReport flush(Cache& cache, Spool& spool, const FlushOptions& options) {
   Span span("hyp.flush");
   std::lock_guard guard(spool.flush_mutex());
-  SpoolFlush flush{cache, spool, spool.end(), {}, load_flush_state(spool.folder()), {}, {}};
+  SpoolFlush flush{cache, spool, options, spool.end(), {}, load_flush_state(spool.folder()), {}, {}};
   if (spool.progress() < flush.end && is_receiver_spool(spool.folder())) {
     flush.received_commits = ledger_commits(spool.folder());
   }
   if (flush.state.older_until) {
     flush.end = *flush.state.older_until;
-    if (!flush_until_end(flush, range_bytes_max)) return flush.report;
+    if (!flush_until_end(flush)) return flush.report;
     flush.state.older_until.reset();
     save_flush_state(spool.folder(), flush.state);
     flush.end = spool.end();
   }
-  if (!flush_until_end(flush, range_bytes_max)) return flush.report;
+  if (!flush_until_end(flush)) return flush.report;
   take_configured_routing(flush);
   span.set("rows", flush.report.rows);
   span.set("rejected", flush.report.rejected);

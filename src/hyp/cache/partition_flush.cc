@@ -90,9 +90,9 @@ struct Written {
 // The partition's lines on their way into its table.
 class PartitionWriter {
  public:
-  PartitionWriter(Cache& cache, const DatasetConfig& config, const PartitionId& partition, SeenColumns& seen,
-                  std::vector<Job> jobs)
-      : cache_(cache), config_(config), partition_(partition), seen_(seen), jobs_(std::move(jobs)) {}
+  PartitionWriter(Cache& cache, const DatasetConfig& config, const PartitionId& partition, const SpoolPart& part,
+                  SeenColumns& seen, std::vector<Job> jobs)
+      : cache_(cache), config_(config), partition_(partition), part_(part), seen_(seen), jobs_(std::move(jobs)) {}
 
   // Under the table's columns, widened where the lines need it.
   Written write_existing(HeldTable held);
@@ -100,8 +100,7 @@ class PartitionWriter {
   Written write_new();
 
   // Makes the table if it is new; then it has what was written, in one commit.
-  void commit(const Written& written, const std::string& spool_id, SpoolPosition until,
-              std::optional<int64_t> received_commits);
+  void commit(const Written& written);
 
   // After a failed commit whose outcome is known: removes the files, unless the table has them after all.
   void remove(const Written& written);
@@ -121,6 +120,7 @@ class PartitionWriter {
   Cache& cache_;
   const DatasetConfig& config_;
   const PartitionId& partition_;
+  const SpoolPart& part_;
   SeenColumns& seen_;
   const std::vector<Job> jobs_;
   std::optional<HeldTable> held_;          // nullopt: the table is still to be made
@@ -148,8 +148,13 @@ std::optional<Written> PartitionWriter::write(OtherColumns added, OtherColumns c
   RowParserOptions parser = parser_options(config_);
   parser.schema_is_complete = added == OtherColumns::rejected;
   run_ordered(
-      jobs_.size(), [&](size_t i) { return parse_job(jobs_[i], parsed_columns, parser); },
+      jobs_.size(),
+      [&](size_t i) {
+        part_.give_way();
+        return parse_job(jobs_[i], parsed_columns, parser);
+      },
       [&](ParsedJob&& job) {
+        part_.give_way();
         is_refused = (job.has_new_columns && added == OtherColumns::refused) ||
                      (job.has_rejected_columns && contradicted == OtherColumns::refused);
         if (is_refused) return false;
@@ -228,8 +233,7 @@ Written PartitionWriter::write_existing(HeldTable held) {
   return std::move(*write(OtherColumns::rejected, OtherColumns::rejected));
 }
 
-void PartitionWriter::commit(const Written& written, const std::string& spool_id, SpoolPosition until,
-                             std::optional<int64_t> received_commits) {
+void PartitionWriter::commit(const Written& written) {
   if (!held_) {
     columns_->begin_change();
     publish_first_table(cache_, partition_, table_dir_, *metadata_);
@@ -238,12 +242,12 @@ void PartitionWriter::commit(const Written& written, const std::string& spool_id
     if (!held_) fail(ErrorKind::io, "the cursor that was just written is gone");
   }
   const int64_t last_seq = first_seq_ + written.rows - 1;
-  const std::string marker = fmt::format("{},{}", until.segment, until.offset);
+  const std::string marker = fmt::format("{},{}", part_.until.segment, part_.until.offset);
   iceberg::SnapshotChange append;
   append.added = written.files;
   append.written_schema = metadata_->schema();
   append.required_spec = metadata_->spec();
-  append.summary = {{"firn.spool", spool_id},
+  append.summary = {{"firn.spool", part_.spool_id},
                     {"firn.flushed", marker},
                     {"firn.first-seq", std::to_string(first_seq_)},
                     {"firn.last-seq", std::to_string(last_seq)}};
@@ -254,11 +258,12 @@ void PartitionWriter::commit(const Written& written, const std::string& spool_id
            base.location);
     }
     iceberg::TryPlan plan;
-    plan.set_properties = {{kFlushedPrefix + spool_id, marker},
+    plan.set_properties = {{kFlushedPrefix + part_.spool_id, marker},
                            {kMaxSeqProperty, std::to_string(last_seq)},
                            {kLastFlushProperty, format_timestamp_ms_utc(now_ms())},
                            {kOpensProperty, opens_property(base, opens, first_seq_)}};
-    if (received_commits) plan.set_properties[kReceivedPrefix + spool_id] = std::to_string(*received_commits);
+    if (const auto seen = part_.received_commits)
+      plan.set_properties[kReceivedPrefix + part_.spool_id] = std::to_string(*seen);
     return plan;
   };
   fault_point("flush.commit");
@@ -289,23 +294,22 @@ std::string timestamp_column(const DatasetConfig& config) {
 }
 
 PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, const PartitionId& partition,
-                                 const std::string& spool_id, SpoolPosition until, SpoolPosition end,
-                                 std::optional<int64_t> received_commits, std::vector<LineRange> lines,
-                                 SeenColumns& seen) {
+                                 const SpoolPart& part, std::vector<LineRange> lines, SeenColumns& seen) {
   const FileLock partition_lock = cache.lock(partition);
   std::optional<HeldTable> held = cache.hold(partition, /*acting=*/true);
   if (held) {
     adopt_table(cache, partition, *held);
     cache.remove_leftovers(partition, *held);
-    if (const auto marker = flushed_until(*held->table.metadata, spool_id)) {
-      if (*marker > end) {
+    if (const auto marker = flushed_until(*held->table.metadata, part.spool_id)) {
+      if (*marker > part.end) {
         throw SpoolIsOlder(
             ErrorKind::corrupt,
             fmt::format("{}: it has rows of spool {} up to segment {}, past what the spool ever held (segment {}): the "
                         "spool is older than the table, restored from a backup perhaps. Its rows cannot be told from "
                         "those that are there; they stay in the spool. Move its segments up to {} elsewhere, put an "
                         "empty file in the place of each, and capture again what is new in them",
-                        held->table.metadata->location, spool_id, marker->segment, end.segment, end.segment));
+                        held->table.metadata->location, part.spool_id, marker->segment, part.end.segment,
+                        part.end.segment));
       }
       std::erase_if(lines, [&](const LineRange& range) { return range.frame->begin < *marker; });
     }
@@ -313,13 +317,13 @@ PartitionFlushed flush_partition(Cache& cache, const DatasetConfig& config, cons
   std::vector<Job> jobs = make_jobs(lines);
   if (jobs.empty()) return {};
 
-  PartitionWriter writer(cache, config, partition, seen, std::move(jobs));
+  PartitionWriter writer(cache, config, partition, part, seen, std::move(jobs));
   Written written = held ? writer.write_existing(std::move(*held)) : writer.write_new();
   fault_point("flush.written");
   try {
     // Before the commit: past its marker nobody looks at these lines again.
-    RejectsFile(cache.config().cache_root, partition.dataset).append(spool_id, written.rejected);
-    if (written.rows > 0) writer.commit(written, spool_id, until, received_commits);
+    RejectsFile(cache.config().cache_root, partition.dataset).append(part.spool_id, written.rejected);
+    if (written.rows > 0) writer.commit(written);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::commit_unknown) writer.remove(written);
     throw;

@@ -1,11 +1,7 @@
 #include "hyp/daemon/daemon.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <thread>
 
 #include "base/clock.h"
@@ -19,7 +15,7 @@ namespace firn::hyp {
 namespace {
 
 constexpr int64_t kTickMs = 200;
-constexpr int kFlushNice = 5;
+constexpr int64_t kGiveWayMs = 100, kGiveWayStepMs = 5;
 constexpr int64_t kFollowIntervalMs = 1'000;
 
 int64_t steady_ms() { return steady_us() / 1000; }
@@ -58,22 +54,16 @@ HttpResponse capture(Service& service, const std::string& dataset, const HttpReq
 // The flush's part of the tick: when it is due, and what it found.
 class FlushTick {
  public:
-  explicit FlushTick(Service& service) : service_(service) {}
-  // What is to be acknowledged comes before the tables of what was: while the spool has room, a flush and the threads
-  // that it begins, which inherit it, get only what processor others leave.
+  FlushTick(Service& service, const std::atomic<bool>& stop) : service_(service), stop_(stop) {}
   void run() {
     const int64_t held = service_.unflushed_bytes();
     if (held == 0 || (held < service_.config().flush_bytes && steady_ms() < next_ms_)) return;
-    const bool has_room = held < service_.config().spool_bytes_max / 2;
-    std::async(std::launch::async, [&] {
-      if (has_room) ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kFlushNice);
-      flush();
-    }).get();
+    flush();
     next_ms_ = steady_ms() + service_.config().flush_interval_ms;
   }
   void flush() {
     try {
-      const FlushReport report = service_.flush();
+      const FlushReport report = service_.flush([this] { give_way(); });
       if (report.rows > 0 || report.rejected > 0) {
         spdlog::info("flushed {} rows into {} partitions, {} rejected", report.rows, report.partitions,
                      report.rejected);
@@ -85,7 +75,18 @@ class FlushTick {
   }
 
  private:
+  // What is to be acknowledged comes before the tables of what was: while batches wait and the spool has room, a
+  // flush's thread rests before each of its pieces, which take some milliseconds.
+  void give_way() const {
+    const int64_t until_ms = steady_ms() + kGiveWayMs;
+    while (!stop_ && steady_ms() < until_ms && service_.waiting_batches() > 0 &&
+           service_.unflushed_bytes() < service_.config().spool_bytes_max / 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(kGiveWayStepMs));
+    }
+  }
+
   Service& service_;
+  const std::atomic<bool>& stop_;
   int64_t next_ms_ = 0;  // of the steady clock: the wall clock may be set back
 };
 
@@ -228,7 +229,7 @@ HttpResponse answer_http(Service& service, const HttpRequest& request) {
 }
 
 void run_daemon(Service& service, const DaemonOptions& options, const std::atomic<bool>& stop) {
-  FlushTick flush_tick(service);
+  FlushTick flush_tick(service, stop);
   for (const auto& [dataset, config] : service.config().datasets) {
     try {
       service.check_declaration(dataset);

@@ -42,11 +42,12 @@ Service::Service(FileLock owner, const Config& config)
       disk_use_(config.cache_root) {}
 
 // With the first flush, not before: a receiver that starts again may have much to flush, and its senders wait.
-void Service::flush_left_behind() {
+void Service::flush_left_behind(const std::function<void()>& give_way) {
   for (const auto& spool : left_behind_) {
     if (spool->unflushed_bytes() == 0) continue;
     spdlog::info("flushing the spool {}, which its process left", spool->id());
-    for (const std::string& problem : hyp::flush(cache_, *spool).problems) spdlog::error("{}", problem);
+    for (const std::string& problem : hyp::flush(cache_, *spool, {.give_way = give_way}).problems)
+      spdlog::error("{}", problem);
   }
 }
 
@@ -110,16 +111,16 @@ int64_t Service::unflushed_bytes() const {
   return bytes;
 }
 
-FlushReport Service::flush() {
+FlushReport Service::flush(const std::function<void()>& give_way) {
   std::lock_guard guard(flush_);
-  flush_left_behind();
+  flush_left_behind(give_way);
   std::vector<Spool*> spools = {spool_.get()};
   if (receiver_) spools.push_back(&receiver_->spool());
   FlushReport report;
   std::optional<Error> failure;  // one spool's trouble keeps no other from its flush
   for (Spool* spool : spools) {
     try {
-      add(report, hyp::flush(cache_, *spool));
+      add(report, hyp::flush(cache_, *spool, {.give_way = give_way}));
     } catch (const Error& e) {
       failure = e;
     }

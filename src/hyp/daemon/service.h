@@ -1,6 +1,7 @@
 // A cache owned by this process: the one that may capture, flush and run sinks. Others talk to it (control.h) or wait.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -40,8 +41,10 @@ class Service {
   void check_disk();
   void check_declaration(const std::string& dataset);  // the config part of it
   // Flushes all that is spooled now, one flush at a time; what other processes left behind, too, which the report
-  // leaves out.
-  FlushReport flush();
+  // leaves out. `give_way`: FlushOptions.
+  FlushReport flush(const std::function<void()>& give_way = [] {});
+  // Batches that the receiver has not answered yet.
+  int64_t waiting_batches() const { return receiver_ ? receiver_->waiting() : 0; }
   // Rejects that flushes of this service found so far, by dataset: what a capture reports is the difference.
   int64_t rejected(const std::string& dataset) const;
   // Picks up what was appended to every collected file, of the configuration and registered ones.
@@ -51,7 +54,7 @@ class Service {
 
  private:
   Service(FileLock owner, const Config& config);
-  void flush_left_behind();
+  void flush_left_behind(const std::function<void()>& give_way);
   Follower& follower(const CollectConfig& collect);
 
   FileLock owner_;

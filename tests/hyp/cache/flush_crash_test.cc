@@ -28,7 +28,7 @@ struct CrashBox {
 void flush_all(const CacheBox& box) {
   Cache cache(box.config);
   const auto spool = Spool::open(box.config.cache_root);
-  const auto report = flush(cache, *spool, 100);
+  const auto report = flush(cache, *spool, {.range_bytes_max = 100});
   if (!report.problems.empty()) fail(ErrorKind::internal, "{}", report.problems[0]);
 }
 

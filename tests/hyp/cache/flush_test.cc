@@ -1,3 +1,4 @@
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -240,11 +241,24 @@ TEST(Flush, ALargeRangeIsCutAndEveryPartIsItsOwnCommit) {
   std::vector<Frame> frames;
   for (int i = 0; i < 10; ++i) frames.push_back(make_frame("logs", "web", {fmt::format(R"({{"n":{}}})", i)}));
   spool->append(frames);
-  const auto report = flush(cache, *spool, /*range_bytes_max=*/20);
+  const auto report = flush(cache, *spool, {.range_bytes_max = 20});
   EXPECT_EQ(report.rows, 10);
   EXPECT_EQ(report.commits, 4);  // three frames of 8 bytes each, and the last one
   EXPECT_EQ(report.partitions, 1);
   EXPECT_EQ(spool->progress(), spool->end());
+}
+
+TEST(Flush, GivesWayBeforeEachPieceOfItsWork) {
+  constexpr int kPieces = 3;
+  CacheBox box;
+  Cache cache(box.config);
+  const auto spool = Spool::open(box.config.cache_root);
+  const std::string line = fmt::format(R"({{"n":1,"text":"{}"}})", std::string(700 << 10, 'x'));
+  for (int i = 0; i < kPieces; ++i) spool->append({make_frame("logs", "web", {line})});
+  std::atomic<int> times{0};
+  const auto report = flush(cache, *spool, {.give_way = [&] { ++times; }});
+  EXPECT_EQ(report.rows, kPieces);
+  EXPECT_EQ(times, 2 * kPieces);  // before it is parsed, and before it is written
 }
 
 TEST(Flush, APartitionThatFailsHoldsTheSpoolBackAndNoOther) {
@@ -381,7 +395,7 @@ TEST(Flush, ARejectDecidedAheadOfTheProgressIsThereOnce) {
   });
   EXPECT_EQ(flush(cache, *spool).problems.size(), 2u);
   set_fault_handler(nullptr);
-  const FlushReport report = flush(cache, *spool, /*range_bytes_max=*/1);
+  const FlushReport report = flush(cache, *spool, {.range_bytes_max = 1});
   EXPECT_EQ(report.rows, 2);
   EXPECT_EQ(report.rejected, 0) << "it was told by the first flush";
   EXPECT_EQ(rejected_texts(box, "logs"), Lines{"bad"});

@@ -421,9 +421,10 @@ void World::flush_step(const Step& step) { flush_spool(step, processes_[static_c
 
 bool World::flush_spool(const Step& step, Process& process) {
   const std::string id = process.spool->id();
-  const int64_t range_bytes = step.arg("by_frame") != 0 ? 1 : 128 << 20;
+  FlushOptions options;
+  if (step.arg("by_frame") != 0) options.range_bytes_max = 1;
   FlushReport report;
-  if (survives(step, [&] { report = flush(*process.cache, *process.spool, range_bytes); })) {
+  if (survives(step, [&] { report = flush(*process.cache, *process.spool, options); })) {
     note_flushed(id, report);
     return true;
   }
