@@ -26,6 +26,10 @@ namespace {
 
 constexpr int64_t kStreamsSwept = 100;  // of which old batch ids are forgotten at once
 
+// Apart, since a ledger may be older than it.
+constexpr const char* kResetsTable =
+    "create table if not exists resets(stream_id integer not null, number integer not null, key blob not null, "
+    "primary key (stream_id, number)) without rowid";
 constexpr const char* kTables = R"(
   begin;
   create table committed(only_row integer primary key check (only_row = 0), segment integer not null,
@@ -50,9 +54,15 @@ Sha256Digest key_of(const ReceivedBatch& batch) { return sha256(batch.batch_id +
 }  // namespace
 
 struct Ledger::State {
-  explicit State(const std::string& path) : file(path, SqliteFile::Open::existing) { file.run(kSettings); }
+  explicit State(const std::string& path) : file(path) {}
 
-  SqliteFile file;
+  struct File : SqliteFile {
+    explicit File(const std::string& path) : SqliteFile(path, Open::existing) {
+      run(kSettings);
+      run(kResetsTable);
+    }
+  };
+  File file;
   SqliteStatement select_committed{file, "select segment, \"offset\" from committed"};
   SqliteStatement select_commits{file, "select commits from committed"};
   SqliteStatement update_committed{file, "update committed set segment = ?, \"offset\" = ?, commits = commits + 1"};
@@ -75,6 +85,12 @@ struct Ledger::State {
 
   SqliteStatement select_batch{file, "select 1 from batches where stream_id = ? and key = ?"};
   SqliteStatement set_batch{file, "insert or replace into batches values (?, ?, ?, ?)"};
+  SqliteStatement select_reset{file, "select 1 from resets where stream_id = ? and key = ?"};
+  SqliteStatement add_reset{
+      file, "insert into resets select ?1, 1 + ifnull(max(number), 0), ?2 from resets where stream_id = ?1"};
+  SqliteStatement delete_old_resets{file,
+                                    "delete from resets where stream_id = ?1 and number <= (select max(number) from "
+                                    "resets where stream_id = ?1) - ?2"};
   SqliteStatement delete_batches{file, "delete from batches where stream_id = ?"};
   SqliteStatement select_last_swept{
       file, "select max(id), count(*) from (select id from streams where id > ? order by id limit ?)"};
@@ -94,6 +110,7 @@ struct Ledger::State {
   int64_t commits();
   std::optional<Stream> find_stream(const std::string& stream);
   std::optional<int64_t> find_open(int64_t stream_id, const std::string& open_id);
+  bool is_known_reset(int64_t stream_id, const ReceivedBatch& batch);
   int64_t& num_streams_of(const std::string& gateway);
   void advance(const Stream& stream, const ReceivedBatch& batch, bool is_new_open);
   void forget_lowest_open(int64_t stream_id, const std::string& kept_open);
@@ -123,6 +140,13 @@ std::optional<int64_t> Ledger::State::find_open(int64_t stream_id, const std::st
   return last;
 }
 
+bool Ledger::State::is_known_reset(int64_t stream_id, const ReceivedBatch& batch) {
+  bool is_known = false;
+  select_reset.with(stream_id, key_of(batch));
+  while (select_reset.step()) is_known = true;
+  return is_known;
+}
+
 int64_t& Ledger::State::num_streams_of(const std::string& gateway) {
   if (!num_streams) {
     num_streams.emplace();
@@ -146,8 +170,11 @@ void Ledger::State::forget_lowest_open(int64_t stream_id, const std::string& kep
 }
 
 void Ledger::State::advance(const Stream& stream, const ReceivedBatch& batch, bool is_new_open) {
-  // What is below the new last number comes again, with the ids that it had.
-  if (batch.range.reset) delete_batches.with(stream.id).run();
+  if (batch.range.reset) {
+    add_reset.with(stream.id, key_of(batch)).run();
+    delete_old_resets.with(stream.id, kResetsKept).run();
+    delete_batches.with(stream.id).run();  // what is below the new last number comes again, with the ids that it had
+  }
   set_open.with(stream.id, batch.open_id, batch.range.until).run();
   if (is_new_open) {
     count_opens.with(stream.id);
@@ -162,6 +189,7 @@ void Ledger::State::advance(const Stream& stream, const ReceivedBatch& batch, bo
 void Ledger::create(const std::string& path) {
   SqliteFile file(path, SqliteFile::Open::created);
   file.run(kTables);
+  file.run(kResetsTable);
 }
 
 Ledger::Ledger(const std::string& path, int64_t gateway_streams_max)
@@ -211,6 +239,8 @@ ReceiveResult Ledger::decide(const ReceivedBatch& batch) {
   if (stream && stream->gateway != batch.gateway) {
     return {Outcome::foreign, {}, stream->gateway};
   }
+  // The compare alone would take it once more where the open has come to the same number again (P10.6).
+  if (stream && batch.range.reset && state.is_known_reset(stream->id, batch)) return {Outcome::known, {}, ""};
   const std::optional<int64_t> last = stream ? state.find_open(stream->id, batch.open_id) : std::nullopt;
   const SeqRange& range = batch.range;
   const bool comes_next = range.reset ? last == range.reset : last ? *last == range.since : range.start;

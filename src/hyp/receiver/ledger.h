@@ -3,9 +3,9 @@
 //   streams(id, stream, gateway, forgot, batches)          the gateway that first used it; the highest last number of
 //                                                          opens that are no longer kept; batch ids noted so far
 //   opens(stream_id, open_id, last)                        the kOpensKept with the highest last numbers
-//   batches(stream_id, slot, key, noted_ms)                a ring of the latest kBatchesKept a stream; key: SHA-256
-//   over
+//   batches(stream_id, slot, key, noted_ms)                a ring of the latest kBatchesKept a stream; key: SHA-256 of
 //                                                          batch id and digest
+//   resets(stream_id, number, key)                         the latest kResetsKept a stream
 //   committed                                              spool_committed.h
 // pragma user_version is the version of all this.
 #pragma once
@@ -22,6 +22,7 @@
 namespace firn::hyp {
 
 inline constexpr int64_t kBatchesKept = 256;  // of a stream; older ones are known by their range
+inline constexpr int64_t kResetsKept = 256;   // of a stream
 inline constexpr int64_t kBatchKeptMs = 7LL * 86'400'000;
 
 // One thread. What is decided between begin() and commit() sees what was decided before it, and is nothing until

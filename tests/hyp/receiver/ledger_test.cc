@@ -163,10 +163,30 @@ TEST(Ledger, AfterAResetDownTheSameBatchesAreRowsAgain) {
   EXPECT_EQ(box.outcome(second), Outcome::landed);
   EXPECT_EQ(box.outcome(second), Outcome::known);
   EXPECT_EQ(box.numbers(), (std::vector<int64_t>{1, 2, 3, 3, 4, 4}));
-  // The same reset once more is another one.
-  EXPECT_EQ(box.outcome(reset), Outcome::landed);
+  // The same reset once more has an id of its own.
+  ReceivedBatch other_reset = reset;
+  other_reset.batch_id = "other";
+  EXPECT_EQ(box.outcome(other_reset), Outcome::landed);
   EXPECT_EQ(box.outcome(second), Outcome::landed);
   EXPECT_EQ(box.numbers(), (std::vector<int64_t>{1, 2, 3, 3, 3, 4, 4, 4}));
+}
+
+TEST(Ledger, AResetThatTheNetworkRepeatsLaterIsNotDoneAgain) {
+  constexpr int64_t kRows = 1000;  // past all batch ids that are kept
+  LedgerBox box;
+  const auto send_all = [&](int64_t since) {
+    for (int64_t n = since; n < kRows; ++n) {
+      const SeqRange range = n == 0 ? first_range(n, n + 1) : range_of(n, n + 1);
+      ASSERT_EQ(box.outcome(numbered(kStream, "a", range)), Outcome::landed);
+    }
+  };
+  send_all(0);
+  const ReceivedBatch reset = make_batch(kStream, "a", reset_range(kRows, 1), {});
+  EXPECT_EQ(box.outcome(reset), Outcome::landed);
+  send_all(1);
+  box.reopen();
+  EXPECT_EQ(box.outcome(reset), Outcome::known);
+  EXPECT_EQ(box.receiver->stream("edge", kStream)->opens.at("a"), kRows);
 }
 
 TEST(Ledger, BatchesOfOneGroupSeeEachOther) {
