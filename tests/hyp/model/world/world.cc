@@ -16,6 +16,7 @@
 #include "hyp/capture/ingest.h"
 #include "hyp/query/query.h"
 #include "iceberg/scan/row_json.h"
+#include "io/local.h"
 #include "io/temporary_file.h"
 #include "io/unsynced.h"
 #include "support/crash.h"
@@ -278,6 +279,16 @@ void World::die(bool power) {
   forget_durable_folders();
 }
 
+// Of the folders below `folder`. What a killed program did last may be there unsynced, and a power cut would take it
+// back, which nobody who acts on it allows (P10.8): the model knows one outcome.
+void World::make_durable(const std::string& folder) {
+  if (!unsynced::enabled() || !fs::exists(folder)) return;
+  sync_directory(folder);
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_directory()) sync_directory(entry.path());
+  }
+}
+
 void World::start() {
   for (Process& process : processes_) {
     process.cache = std::make_unique<Cache>(config_);
@@ -529,7 +540,7 @@ void World::look_at_rejects(Dataset dataset) {
 void World::find_flushed(const std::string& spool_id) {
   std::map<PartitionId, std::vector<Row>> found;
   for (const PartitionId& id : partitions()) {
-    processes_[0].cache->hold(id, /*acting=*/true);  // a later power cut must not take back what is noted here (P10.8)
+    make_durable(processes_[0].cache->folder(id));
     if (auto rows = read_rows_of(id, model_.partitions[id].last_seq); !rows.empty()) found[id] = std::move(rows);
   }
   std::deque<Spooled>& spooled = model_.spools[spool_id];

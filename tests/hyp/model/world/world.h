@@ -77,6 +77,7 @@ class World {
   void do_meanwhile(const Meanwhile& other);
   void kill_child(const CrashAt& crash, const Work& work);
   void die(bool power);
+  static void make_durable(const std::string& folder);
   void start();
 
   void restart_step(const Step& step);

@@ -46,6 +46,7 @@ void World::sink_step(const Step& step) {
   const auto* const outer_sink = std::exchange(running_sink_, &sink);
   const bool is_done = survives(step, [&] { report = run_sink(cache(step), sink, options); });
   running_sink_ = outer_sink;
+  if (!is_done) make_durable(sink.path);
   read_exports(sink);
   for (auto& [id, state] : model_.exports[sink.name]) state.under_way.clear();
   if (!is_done) return;

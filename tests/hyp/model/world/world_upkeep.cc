@@ -15,8 +15,6 @@
 #include "hyp/maintain/retention.h"
 #include "hyp/model/world/world.h"
 #include "hyp/sink/watermark.h"
-#include "io/local.h"
-#include "io/unsynced.h"
 
 namespace firn::hyp::model {
 namespace {
@@ -117,15 +115,7 @@ std::vector<Row*> World::duplicates(const PartitionId& id, const Positions& posi
 
 // The partition must be as one of the outcomes says: each lists the rows that are gone. The first that fits is taken.
 size_t World::settle_removal(const PartitionId& id, const std::vector<std::vector<Row*>>& outcomes) {
-  // What a killed program did last may be there unsynced, and a power cut would take it back, which nobody who acts on
-  // it allows (P10.8): the model knows one outcome.
-  const bool is_unsynced = outcomes.size() > 1 && unsynced::enabled() && fs::exists(processes_[0].cache->folder(id));
-  if (is_unsynced) {
-    sync_directory(processes_[0].cache->folder(id));
-    for (const auto& entry : fs::recursive_directory_iterator(processes_[0].cache->folder(id))) {
-      if (entry.is_directory()) sync_directory(entry.path());
-    }
-  }
+  if (outcomes.size() > 1) make_durable(processes_[0].cache->folder(id));
   Partition& partition = model_.partitions[id];
   const std::vector<Row> found = read_rows_of(id, kBeforeAll);
   std::string problem;
