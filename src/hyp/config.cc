@@ -45,6 +45,23 @@ bool file_exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
+// Where its rows arrive, spelled alike for one place; of several datasets each has its own below it.
+std::string destination_of(const SinkConfig& sink) {
+  if (sink.kind == SinkKind::forward) return sink.forward.url;
+  std::filesystem::path path = sink.path;
+  if (sink.kind == SinkKind::iceberg) path /= sink.iceberg_namespace;
+  std::string place = path.lexically_normal().string();
+  while (place.size() > 1 && place.ends_with('/')) place.pop_back();
+  return place;
+}
+
+bool share_datasets(const SinkConfig& a, const SinkConfig& b) {
+  if (a.datasets.empty() || b.datasets.empty()) return true;
+  return std::any_of(a.datasets.begin(), a.datasets.end(), [&](const std::string& dataset) {
+    return std::find(b.datasets.begin(), b.datasets.end(), dataset) != b.datasets.end();
+  });
+}
+
 // Reads one file's values; all errors name its path and a line.
 class ConfigLoader {
  public:
@@ -64,6 +81,7 @@ class ConfigLoader {
                     const DatasetConfig& config);
   SinkConfig load_sink(const ConfigValue& value, size_t index);
   void load_forward(ConfigReader& reader, SinkConfig& sink);
+  void check_beside(const ConfigReader& at, const SinkConfig& sink, const SinkConfig& other);
   ReceiverConfig load_receiver(const ConfigValue& value);
   void add_gateway_column(int line, Config& config);
   void check_listen(const ConfigReader& reader, const std::string& listen, const char* otherwise);
@@ -341,6 +359,19 @@ void ConfigLoader::load_forward(ConfigReader& reader, SinkConfig& sink) {
   sink.unit_bytes_max = 4 << 20;
 }
 
+// A destination keeps one stream of a partition, so what one of two sinks ships looks to the other like a copy of the
+// cache (P10.7).
+void ConfigLoader::check_beside(const ConfigReader& at, const SinkConfig& sink, const SinkConfig& other) {
+  if (fold_name(other.name) == fold_name(sink.name))
+    at.fail_at("name", fmt::format("another sink is named \"{}\"", other.name));
+  const std::string destination = destination_of(sink);
+  if (sink.kind != other.kind || destination != destination_of(other) || !share_datasets(sink, other)) return;
+  const char* key = sink.kind == SinkKind::forward ? "url" : "path";
+  at.fail_at(key, fmt::format("the sinks \"{}\" and \"{}\" would ship the same rows to {}: give them \"datasets\" that "
+                              "have none in common, or one of them another {}",
+                              other.name, sink.name, destination, key));
+}
+
 void ConfigLoader::check_listen(const ConfigReader& reader, const std::string& listen, const char* otherwise) {
   const size_t colon = listen.rfind(':');
   const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
@@ -459,10 +490,7 @@ Config ConfigLoader::load(const ConfigValue& root) {
     for (const ConfigValue& value : sinks->items) {
       SinkConfig sink = load_sink(value, config.sinks.size());
       const ConfigReader at(value, fmt::format("sinks[{}]", config.sinks.size()), path_);
-      for (const SinkConfig& other : config.sinks) {
-        if (fold_name(other.name) == fold_name(sink.name))
-          at.fail_at("name", fmt::format("another sink is named \"{}\"", other.name));
-      }
+      for (const SinkConfig& other : config.sinks) check_beside(at, sink, other);
       for (const std::string& dataset : sink.datasets) check_dataset_name(at, "datasets", dataset, config);
       config.sinks.push_back(std::move(sink));
     }

@@ -321,6 +321,40 @@ TEST(Config, AForwardSinkHasItsOwnKeysAndLimits) {
     EXPECT_THAT(error(R"(, "url": "http://r", ")" + key + R"(": "x")"), HasSubstr("unknown key")) << key;
 }
 
+TEST(Config, TwoSinksShipNoDatasetToOnePlace) {
+  const auto sinks = [](const std::string& a, const std::string& b) {
+    return "{\"sinks\": [{\"name\": \"first\", " + a + "},\n{\"name\": \"second\", " + b + "}]}";
+  };
+  const auto names_both = AllOf(HasSubstr("line 2"), HasSubstr("\"first\" and \"second\""), HasSubstr("\"datasets\""));
+  const std::string blob = R"("type": "blob", "path": ")", table = R"("type": "iceberg", "path": ")",
+                    receiver = R"("type": "forward", "url": ")";
+  const std::string a = R"(", "datasets": ["a"])", b = R"(", "datasets": ["b"])", a_b = R"(", "datasets": ["a", "b"])";
+  for (const auto& [one, other] : std::vector<std::pair<std::string, std::string>>{
+           {blob + "/x\"", blob + "/x\""},
+           {blob + "/x\"", blob + "/x/\""},
+           {blob + "/etc/x" + a, blob + "x\""},
+           {blob + "/x" + a, blob + "/y/.././x" + a_b},
+           {blob + "/x\"", blob + "/x\", \"format\": \"jsonl\", \"datasets\": []"}}) {
+    EXPECT_THAT(config_error(sinks(one, other)),
+                AllOf(names_both, HasSubstr("sinks[1].path"), HasSubstr("x: "), HasSubstr("another path")))
+        << one << " and " << other;
+  }
+  EXPECT_THAT(config_error(sinks(table + "/x\"", table + "//x" + b)),
+              AllOf(names_both, HasSubstr("sinks[1].path"), HasSubstr("/x/hyp: "), HasSubstr("another path")));
+  EXPECT_THAT(config_error(sinks(receiver + "http://r/\"", receiver + "http://r" + a)),
+              AllOf(names_both, HasSubstr("sinks[1].url"), HasSubstr("http://r: "), HasSubstr("another url")));
+
+  for (const auto& [one, other] :
+       std::vector<std::pair<std::string, std::string>>{{blob + "/x" + a, blob + "/x" + b},
+                                                        {blob + "/x\"", blob + "/x/y\""},
+                                                        {blob + "/x\"", table + "/x\""},
+                                                        {table + "/x\"", table + "/x\", \"namespace\": \"other\""},
+                                                        {receiver + "http://r" + a, receiver + "http://r" + b},
+                                                        {receiver + "http://r\"", receiver + "http://r:1\""}}) {
+    EXPECT_EQ(parse_config(sinks(one, other), "/etc/hyp.json").sinks.size(), 2U) << one << " and " << other;
+  }
+}
+
 TEST(Config, SinksAreChecked) {
   const auto sink_error = [](const std::string& sink) {
     return config_error("{\"undeclaredDatasets\": false, \"sinks\": [\n" + sink + "]}");
