@@ -61,6 +61,11 @@ class PartitionResetter {
     result_.is_start = count_rows(cache_, partition, std::nullopt, after_).rows == 0 || !after_;
     if (asks && watermark_.seq && (!after_ || *after_ < *watermark_.seq)) {
       result_.rows_missed = count_rows(cache_, partition, after_, watermark_.seq).rows;
+      note(fmt::format(
+          "of the rows with numbers {}, which were confirmed there, the cache still has {}; those that it "
+          "no longer has (retention, purge) cannot be sent",
+          after_ ? fmt::format("in ({}, {}]", *after_, *watermark_.seq) : fmt::format("up to {}", *watermark_.seq),
+          result_.rows_missed));
     }
   }
 
@@ -102,10 +107,12 @@ class PartitionResetter {
       watermark_ = load_watermark(path_).value_or(Watermark());
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::corrupt) throw;
-      result_.note = fmt::format("{}; it is written anew", e.what());
+      note(fmt::format("{}; it is written anew", e.what()));
     }
     if (!watermark_.stream.empty() && watermark_.stream != stream_) watermark_ = Watermark();
   }
+
+  void note(const std::string& text) { result_.note += (result_.note.empty() ? "" : "; ") + text; }
 
   // A unit of the open, from where the destination has it.
   Unit unit_of(size_t i) const {
@@ -199,8 +206,8 @@ class PartitionResetter {
       }
     }
     if (rows_forgotten > 0) {
-      result_.note += fmt::format("{}{} rows are of processes that the destination no longer lists: they count as sent",
-                                  result_.note.empty() ? "" : "; ", rows_forgotten);
+      note(fmt::format("{} rows are of processes that the destination no longer lists: they count as sent",
+                       rows_forgotten));
     }
   }
 

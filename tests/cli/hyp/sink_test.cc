@@ -121,6 +121,20 @@ TEST_F(HypSink, ResetToTheDestinationGoesOnWhereARestoredOneIs) {
   EXPECT_THAT(output_of({"sink", "run", "archive"}), HasSubstr("shipped 3 rows"));
 }
 
+TEST_F(HypSink, ResetToADestinationThatLostRowsSaysWhatTheCacheCanNoLongerSend) {
+  const std::vector<std::string> reset = {"sink",           "reset", "--sink",      "archive",  "--partition",
+                                          "events/default", "--to",  "destination", "--dry-run"};
+  const std::string lost = "no longer has (retention, purge) cannot be sent";
+  output_of({"sink", "run", "archive"});
+  EXPECT_THAT(output_of(reset), Not(HasSubstr(lost)));
+  output_of({"purge", "events", "--where", "n < 3"});
+  std::filesystem::remove_all(folder_ / "archive");
+  EXPECT_THAT(output_of(reset), AllOf(HasSubstr("the cache still has 0; "), HasSubstr(lost)));
+  std::vector<std::string> as_json = reset;
+  as_json.push_back("--json");
+  EXPECT_THAT(Json::parse(output_of(as_json))["partitions"][0]["note"].get<std::string>(), HasSubstr(lost));
+}
+
 TEST_F(HypSink, ASinkThatIsNotThereIsAnsweredWithThoseThatAre) {
   EXPECT_THAT(hyp({"sink", "run", "archives"}).err, HasSubstr("there are: objects, archive"));
 }

@@ -206,6 +206,8 @@ TEST_P(SinkResets, ToTheDestinationSendsWhatARestoredOneLost) {
   EXPECT_EQ(done.rows_missed, 2);
   EXPECT_EQ(done.rows_repeated + done.rows_skipped, 0);
   EXPECT_EQ(done.rows_to_send, 4);
+  EXPECT_EQ(done.note.find(fmt::format("of the rows with numbers in ({}, {}], ", *done.watermark_after, *before)), 0U)
+      << done.note;
   EXPECT_EQ(box_.ship_well(sink_).rows(), 4);
   EXPECT_EQ(delivered_rows(sink_), sorted_rows(kAll));
 }
@@ -415,6 +417,18 @@ TEST_P(SinkResetsAfterRetention, ToNowAndToTheDestinationStayWhereTheSinkIs) {
     EXPECT_EQ(stays.watermark_after, stays.watermark_before);
     EXPECT_EQ(stays.rows_skipped + stays.rows_repeated + stays.rows_missed + stays.rows_to_send, 0);
   }
+}
+
+TEST_P(SinkResetsAfterRetention, ToADestinationThatLostRowsSaysThatThoseWhichLeftTheCacheCannotBeSent) {
+  make();
+  const int64_t confirmed = watermark().value();
+  fs::remove_all(box_.out());
+  const PartitionReset done = reset_well({To::destination});
+  EXPECT_EQ(done.note, fmt::format("of the rows with numbers up to {}, which were confirmed there, the cache still has "
+                                   "3; those that it no longer has (retention, purge) cannot be sent",
+                                   confirmed));
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 3);
+  EXPECT_EQ(reset_well({To::destination}).note, "") << "it has all that was confirmed";
 }
 
 TEST_P(SinkResets, ANumberBelowTheFirstIsNotTakenForTheStart) {
