@@ -14,12 +14,6 @@ using iceberg::TypePtr;
 
 constexpr int32_t kTableFormatVersion = 3;
 
-// A column that has a type in one schema and one in another of which neither may be promoted to the other.
-struct TypeConflict {
-  std::string column;  // dotted
-  TypePtr a, b;
-};
-
 // How two schemas become one, and where they do not.
 class Merge {
  public:
@@ -52,7 +46,6 @@ TypePtr Merge::type(const TypePtr& a, const TypePtr& b, const std::string& colum
     return Type::map_of(a->key().id, std::move(key), a->value().id, a->value().required && b->value().required,
                         std::move(value));
   }
-  if (a->is_nested() || b->is_nested()) return conflict(a, b, column);
   if (iceberg::can_promote(*b, *a, kTableFormatVersion)) return a;
   if (iceberg::can_promote(*a, *b, kTableFormatVersion)) return b;
   return conflict(a, b, column);
@@ -239,6 +232,12 @@ Schema merge_schemas(const Schema& a, const Schema& b, std::string_view where, S
                  conflict.a->to_string(), conflict.b->to_string(), stands == Stands::first ? "first" : "second");
   }
   return Schema(renumber(merged, next_id)->fields());
+}
+
+std::optional<TypeConflict> find_conflict(const Schema& a, const Schema& b) {
+  Merge merge(Stands::first);
+  merge.fields(a.fields(), b.fields(), "");
+  return merge.conflicts().empty() ? std::nullopt : std::optional(merge.conflicts().front());
 }
 
 Schema with_required(const Schema& schema, const Schema& declared) {

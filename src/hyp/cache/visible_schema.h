@@ -26,6 +26,14 @@ enum class Stands : uint8_t { first, second };
 iceberg::Schema merge_schemas(const iceberg::Schema& a, const iceberg::Schema& b, std::string_view where,
                               Stands stands = Stands::first);
 
+// The first column, at any depth, that has a type in one schema and one in another of which neither may be promoted to
+// the other. nullopt: there is none.
+struct TypeConflict {
+  std::string column;  // dotted
+  iceberg::TypePtr a, b;
+};
+std::optional<TypeConflict> find_conflict(const iceberg::Schema& a, const iceberg::Schema& b);
+
 // `schema` with columns required where `declared` says so, through structs: rows that lack them are rejects.
 iceberg::Schema with_required(const iceberg::Schema& schema, const iceberg::Schema& declared);
 

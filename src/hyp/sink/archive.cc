@@ -309,10 +309,23 @@ class IcebergDestination final : public Destination {
   // wider type stays so.
   LoadedTable evolve(Archive& archive, const TableMetadata& head, const iceberg::Schema& columns) {
     std::lock_guard guard(archive.committing);
+    if (const auto conflict = find_conflict(columns, head.schema())) fail_conflict(archive, head, *conflict);
     const iceberg::Schema wanted = merge_schemas(columns, head.schema(), head.location);
     LoadedTable evolved = iceberg::evolve_schema(*archive.operations, wanted);
     if (evolved.metadata->current_schema_id != head.current_schema_id) fault_point("sink.schema-evolved");
     return evolved;
+  }
+
+  // The cache's table keeps its column for good, so what else its source sends, or a reset, is no way out.
+  [[noreturn]] void fail_conflict(const Archive& archive, const TableMetadata& table,
+                                  const TypeConflict& conflict) const {
+    fail(
+        ErrorKind::schema_mismatch,
+        "table {}: its column {} is {}, dataset {} has it as {}, and neither can become the other, so the rows wait; a "
+        "reset does not help. Rename the table's column (`firn alter rename-column {} COLUMN NEW_NAME`): sink {} then "
+        "adds one of its own; or let the sink write to another table, under another \"name\" and \"path\"",
+        table.location, conflict.column, conflict.b->to_string(), archive.config.name, conflict.a->to_string(),
+        table.location, sink_.name);
   }
 
   std::vector<iceberg::DataFile> write_rows(TableOperations& table, const TableMetadata& metadata, UnitRows& rows) {

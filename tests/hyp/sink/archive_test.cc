@@ -3,6 +3,7 @@
 #include "hyp/sink/sink_box.h"
 #include "iceberg/commit/commit.h"
 #include "iceberg/manifest/manifest.h"
+#include "iceberg/schema_update.h"
 
 namespace firn::hyp {
 namespace {
@@ -107,6 +108,40 @@ TEST_F(Archive, KeepsAWiderColumnThanARowHas) {
   box_.ingest_lines("logs", "narrow", {R"({"n":5})"});
   box_.ship_well(sink_);
   EXPECT_EQ(archive_rows(box_.out(), "logs"), (Lines{R"({"n":5000000000})", R"({"n":5})"}));
+}
+
+TEST_F(Archive, SaysWhoseColumnIsOfAnotherTypeAndAddsItsOwnOnceThatIsRenamed) {
+  const Lines texts = {R"({"n":"one","in":{"list":[1]}})"};
+  box_.ingest_lines("logs", "texts", texts);
+  box_.ship_well(sink_);
+  fs::remove_all(box_.config.cache_root);  // another cache exports to the same table
+  const Lines numbers = {R"({"n":1,"later":{"a":1}})"};
+  box_.ingest_lines("logs", "numbers", numbers);
+  const PartitionRun run = ship();
+  EXPECT_EQ(run.error_kind, "schema_mismatch");
+  const std::string location = box_.out() + "/hyp/logs";
+  for (const std::string& part : {location, std::string("column n is string, dataset logs has it as long"),
+                                  "firn alter rename-column " + location + " COLUMN NEW_NAME", std::string("sink out"),
+                                  std::string("a reset does not help")})
+    EXPECT_NE(run.error.find(part), std::string::npos) << part << " is not in: " << run.error;
+  EXPECT_EQ(archive_rows(box_.out(), "logs"), sorted_rows(texts));
+
+  const auto table = iceberg::open_filesystem_table(make_local_file_io(), location);
+  iceberg::commit_metadata(*table, [](iceberg::TableMetadata& next) {
+    iceberg::SchemaUpdate update(next.schema(), next.last_column_id, next.format_version);
+    update.rename_column("n", "text");
+    update.add_column({.name = "later", .type = iceberg::parse_primitive_type("unknown")});
+    const iceberg::EvolvedSchema changed = update.finish();
+    iceberg::set_current_schema(next, changed.schema, changed.last_column_id);
+    return true;
+  });
+  EXPECT_EQ(box_.ship_well(sink_).rows(), 1);
+  EXPECT_EQ(archive_rows(box_.out(), "logs"), sorted_rows(numbers + Lines{R"({"text":"one","in":{"list":[1]}})"}));
+
+  fs::remove_all(box_.config.cache_root);
+  box_.ingest_lines("logs", "others", {R"({"in":{"list":["x"]}})"});
+  EXPECT_NE(ship().error.find("column in.list.element is long, dataset logs has it as string"), std::string::npos)
+      << ship().error;
 }
 
 TEST_F(Archive, RefusesATimestampThatCameLater) {
