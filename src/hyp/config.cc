@@ -530,9 +530,8 @@ DatasetConfig Config::dataset(const std::string& name) const {
   if (found != datasets.end()) return found->second;
   if (!is_valid_dataset_name(name)) {
     fail(ErrorKind::invalid_argument,
-         "\"{}\" is no dataset's name: that has at most 128 letters, digits, '_', '-' and '.', and does not begin with "
-         "'.'",
-         name);
+         "{} is no dataset's name: that has at most 128 letters, digits, '_', '-' and '.', and does not begin with '.'",
+         Json(name).dump(-1, ' ', false, Json::error_handler_t::replace));  // a NUL would end the message
   }
   std::vector<std::string> known;
   for (const auto& [other, config] : datasets) {

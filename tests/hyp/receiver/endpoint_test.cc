@@ -206,6 +206,11 @@ TEST(Endpoint, NamesThatTryToBePathsAreNoNames) {
               400)
         << dataset;
   }
+  const HttpResponse with_nul =
+      box.ask("POST", std::string("/v1/ingest/a\0b", 14), {{"authorization", "Bearer " + box.token}}, "{}\n");
+  EXPECT_EQ(with_nul.status, 400);
+  EXPECT_THAT(Json::parse(with_nul.body)["error"].get<std::string>(),
+              AllOf(HasSubstr(R"("a\u0000b" is no dataset's name)"), HasSubstr("at most 128 letters")));
   EXPECT_EQ(box.ask("POST", "/v1/ingest/" + std::string(129, 'a'), {{"authorization", "Bearer " + box.token}}).status,
             400);
   for (const std::string& stream :
