@@ -118,16 +118,38 @@ std::vector<std::string> fault_points_of(const std::function<void()>& work) {
   return names;
 }
 
+std::string to_text(Crash crash) {
+  switch (crash) {
+    case Crash::process:
+      return "killed";
+    case Crash::power:
+      return "power cut";
+    case Crash::power_later:
+      return "killed, and a power cut after the next run,";
+  }
+  return "";
+}
+
+bool leaves_undurable(const std::string& point) { return point.find("directory_sync") != std::string::npos; }
+
 void run_killed_at(size_t index, Crash crash, const std::function<void()>& work) {
   const int status = run_in_child([&] {
-    if (crash == Crash::power) unsynced::enable();
+    if (crash != Crash::process) unsynced::enable();
     std::atomic<size_t> passes = 0;
     set_fault_handler([&](const char*) {
       if (passes++ != index) return;
+      if (crash == Crash::power_later) return stop_program();
       if (crash == Crash::power) unsynced::forget_now();
       ::_exit(kKilled);
     });
-    work();
+    try {
+      work();
+    } catch (const Stopped&) {  // all that it had is destroyed
+      restart_program();
+      work();
+      unsynced::forget_now();
+      ::_exit(kKilled);
+    }
   });
   if (status != kKilled) fail(ErrorKind::internal, "the work ended with status {} before pass {}", status, index);
 }

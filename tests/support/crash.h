@@ -12,7 +12,12 @@
 
 namespace firn {
 
-enum class Crash : uint8_t { process, power };  // power: what was not synced is forgotten (io/unsynced.h)
+// power: what was not synced is forgotten (io/unsynced.h). power_later: only once the next process has done the work
+// to its end, acting on what it found of the dead one's, durable or not yet (P10.8).
+enum class Crash : uint8_t { process, power, power_later };
+std::string to_text(Crash crash);
+// Whether a power_later is of interest there: what the dead process did is seen and not durable.
+bool leaves_undurable(const std::string& point);
 
 // The fault points that `work` passes, in order. Runs it to its end.
 std::vector<std::string> fault_points_of(const std::function<void()>& work);

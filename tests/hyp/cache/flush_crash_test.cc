@@ -1,12 +1,9 @@
 // A flush that dies anywhere, and comes again.
-#include <atomic>
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
-#include "base/fault_point.h"
 #include "hyp/cache/cache_box.h"
-#include "io/unsynced.h"
 #include "support/crash.h"
 
 namespace firn::hyp {
@@ -89,49 +86,16 @@ TEST_F(FlushCrash, EveryRowAndRejectIsThereOnceWhereverTheProcessDies) {
   const auto points = fault_points_of([&] { flush_all(box); });
   expect_everything_once(box);
   ASSERT_GE(points.size(), 40u);
-  for (const Crash crash : {Crash::process, Crash::power}) {
+  for (const Crash crash : {Crash::process, Crash::power, Crash::power_later}) {
     for (size_t point = 0; point < points.size(); ++point) {
-      SCOPED_TRACE(
-          fmt::format("{} {} ({})", crash == Crash::power ? "power cut at" : "killed at", point, points[point]));
+      if (crash == Crash::power_later && !leaves_undurable(points[point])) continue;
+      SCOPED_TRACE(fmt::format("{} at {} ({})", to_text(crash), point, points[point]));
       crash_box.restore();
       run_killed_at(point, crash, [&] { flush_all(box); });
       ASSERT_EQ(run_in_child([&] { flush_all(box); }), 0);
       expect_everything_once(box);
       if (testing::Test::HasFailure()) return;
     }
-  }
-}
-
-// What a dead process left may be seen and not durable yet (P10.8).
-TEST_F(FlushCrash, APowerCutTakesNothingBackThatTheNextProcessActedOn) {
-  CrashBox crash_box;
-  CacheBox& box = crash_box.box;
-  box.declare("hosts").source_column = "h";
-  ASSERT_EQ(run_in_child([&] { fill(box); }), 0);
-  crash_box.save();
-  const auto points = fault_points_of([&] { flush_all(box); });
-  for (size_t point = 0; point < points.size(); ++point) {
-    if (points[point].find("directory_sync") == std::string::npos) continue;  // where a name is seen and not durable
-    SCOPED_TRACE(fmt::format("killed at {} ({})", point, points[point]));
-    crash_box.restore();
-    const int status = run_in_child([&] {
-      unsynced::enable();
-      std::atomic<size_t> passes = 0;
-      set_fault_handler([&](const char*) {
-        if (passes++ == point) stop_program();
-      });
-      try {
-        flush_all(box);
-      } catch (const Stopped&) {  // the first process
-      }
-      restart_program();
-      flush_all(box);
-      unsynced::forget_now();
-    });
-    ASSERT_EQ(status, 0);
-    ASSERT_EQ(run_in_child([&] { flush_all(box); }), 0);
-    expect_everything_once(box);
-    if (testing::Test::HasFailure()) return;
   }
 }
 

@@ -361,8 +361,7 @@ TEST(LegacyRows, EveryRowIsNumberedOnceWhereverTheProcessDies) {
   EXPECT_EQ(std::count(points.begin(), points.end(), "legacy.rows-written"), 2);
   for (const Crash crash : {Crash::process, Crash::power}) {
     for (size_t point = 0; point < points.size(); ++point) {
-      SCOPED_TRACE(
-          fmt::format("{} {} ({})", crash == Crash::power ? "power cut at" : "killed at", point, points[point]));
+      SCOPED_TRACE(fmt::format("{} at {} ({})", to_text(crash), point, points[point]));
       restore();
       run_killed_at(point, crash, work);
       ASSERT_EQ(run_in_child([&] {

@@ -746,12 +746,12 @@ TEST_F(CompactionCrash, RowsAreIntactAndNothingIsLeftWhereverTheProcessDies) {
     const bool is_within = point > 0 && point + 1 < points.size() && points[point] == points[point - 1] &&
                            points[point] == points[point + 1];
     if (is_within) continue;
-    for (const Crash crash : {Crash::process, Crash::power}) {
+    for (const Crash crash : {Crash::process, Crash::power, Crash::power_later}) {
       // Those of the swap both ways, the others by turns.
       const bool is_ours = points[point].starts_with("compaction.") || points[point].starts_with("io.replace.");
-      if (!is_ours && (point % 2 == 0) != (crash == Crash::process)) continue;
-      SCOPED_TRACE(
-          fmt::format("{} {} ({})", crash == Crash::power ? "power cut at" : "killed at", point, points[point]));
+      if (crash == Crash::power_later && !leaves_undurable(points[point])) continue;
+      if (!is_ours && crash != Crash::power_later && (point % 2 == 0) != (crash == Crash::process)) continue;
+      SCOPED_TRACE(fmt::format("{} at {} ({})", to_text(crash), point, points[point]));
       copy(saved, box.config.cache_root);
       run_killed_at(point, crash, compact_and_sweep);
       std::set<std::string> visible;

@@ -139,8 +139,7 @@ TEST_P(LedgerCrash, EachRowIsThereOnceWhereverTheReceiverDies) {
   for (size_t point = 0; point < points.size(); ++point) {
     if (!is_due(point, points[point])) continue;
     ++killed;
-    SCOPED_TRACE(
-        fmt::format("{} {} ({})", GetParam() == Crash::power ? "power cut at" : "killed at", point, points[point]));
+    SCOPED_TRACE(fmt::format("{} at {} ({})", to_text(GetParam()), point, points[point]));
     restart();
     try {
       run_killed_at(point, GetParam(), [&] { receive_all(box, Acknowledged(acks)); });

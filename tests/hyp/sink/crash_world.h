@@ -224,8 +224,7 @@ inline void crash_at_each_point(CrashWorld& world, const std::vector<Crash>& cra
   std::mt19937_64 random(test_seed());
   for (size_t point = 0; point < world.points().size(); ++point) {
     for (const CrashDraw& draw : draw_crashes(crashes, is_long, random)) {
-      std::string story = fmt::format("{} at {} ({})", draw.crash == Crash::power ? "power cut" : "killed", point,
-                                      world.points()[point]);
+      std::string story = fmt::format("{} at {} ({})", to_text(draw.crash), point, world.points()[point]);
       for (const Meanwhile what : draw.meanwhile) story += fmt::format(", {}", name_of(what));
       SCOPED_TRACE(story);
       world.crash_at(point, draw.crash);
