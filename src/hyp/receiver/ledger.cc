@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
@@ -203,18 +202,19 @@ Ledger::Ledger(const std::string& path, int64_t gateway_streams_max)
 
 Ledger::~Ledger() = default;
 
-void Ledger::make_log_ready() noexcept {
+void Ledger::make_log_ready() {
   const std::string path = path_ + "-wal";
   const Descriptor log(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!log && errno == ENOENT) return;
   struct stat info;
-  if (!log || ::fstat(log.get(), &info) != 0) return;
+  if (!log || ::fstat(log.get(), &info) != 0) fail_errno(errno, "open " + path);
   const std::vector<char> zeros(256 << 10);
   for (int64_t end = info.st_size; end < kLogBytes;) {
     const ssize_t wrote = ::pwrite(log.get(), zeros.data(), zeros.size(), end);
     if (wrote <= 0) break;  // it is for the speed alone
     end += wrote;
   }
-  if (::fdatasync(log.get()) != 0) spdlog::debug("{}: {}", path, std::strerror(errno));
+  if (::fdatasync(log.get()) != 0) fail_errno(errno, "sync " + path);
 }
 
 SpoolPosition Ledger::committed() const {

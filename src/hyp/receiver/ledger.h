@@ -35,9 +35,11 @@ class Ledger {
   explicit Ledger(const std::string& path, int64_t gateway_streams_max = std::numeric_limits<int64_t>::max());
   ~Ledger();
 
-  // Makes the log as long as it gets before its pages are written into the database, with zeros, which SQLite takes for
-  // the end: a sync that also has a file's new length to write takes twice as long. For who holds the spool's lock.
-  void make_log_ready() noexcept;
+  // For who holds the spool's lock, before anything is decided. Syncs the log: a receiver that died may have left a
+  // commit there that is seen and not durable, and what is known by it is acknowledged without another one (P10.8). And
+  // makes the log as long as it gets before its pages are written into the database, with zeros, which SQLite takes for
+  // the end: a sync that also has a file's new length to write takes twice as long.
+  void make_log_ready();
   SpoolPosition committed() const;
   void begin();
   // P10.5 for one batch: landed if its rows are to be appended and count with the commit; never busy or failed.
