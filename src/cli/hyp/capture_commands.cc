@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "base/clock.h"
+#include "base/one_line.h"
 #include "base/uri.h"
 #include "cli/hyp/command.h"
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/one_line.h"
 #include "hyp/daemon/control.h"
 
 namespace firn::hyp {
@@ -88,25 +89,6 @@ size_t shown_width(const std::string& cell) {  // code points; wide ones are rar
 }
 
 }  // namespace
-
-std::string on_one_line(std::string_view text) {
-  std::string line;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    if (byte == '\n' || byte == '\r' || byte == '\t') {
-      line += byte == '\n' ? "\\n" : byte == '\r' ? "\\r" : "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      line += fmt::format("\\x{:02x}", byte);
-    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080 to U+009F, which some terminals obey
-      line += fmt::format("\\u{:04x}", next);
-      ++i;
-    } else {
-      line += text[i];
-    }
-  }
-  return line;
-}
 
 std::string title(const PartitionId& partition) {
   return partition.source == "default" ? partition.dataset

@@ -60,9 +60,6 @@ class Progress {
 std::string format_bytes(int64_t bytes);
 std::string format_duration_us(int64_t micros);
 
-// For a line of text: control characters as "\n", "\x1b". Sources and columns may have any.
-std::string on_one_line(std::string_view text);
-
 // A partition as people know it: its dataset, and its source unless that is the default. On one line.
 std::string title(const PartitionId& partition);
 

@@ -7,6 +7,7 @@
 #include "base/fault_point.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/one_line.h"
 #include "base/span.h"
 #include "base/uuid.h"
 #include "hyp/http/wire.h"
@@ -382,7 +383,7 @@ class ForwardDestination final : public Destination {
       for (const auto& [open_id, last] : opens.items()) state.opens[open_id] = get_seq(opens, open_id.c_str(), what);
       if (find_member(json, "forgot") != nullptr) state.forgot = get_seq(json, "forgot", what);
     } catch (const Error& e) {
-      throw Error(ErrorKind::config, what + ": this is no answer of a receiver; check \"url\"", e);
+      fail(ErrorKind::config, "{}: this is no answer of a receiver; check \"url\": {}", what, on_one_line(e.what()));
     }
     return state;
   }

@@ -9,6 +9,7 @@
 #include "base/fault_point.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/one_line.h"
 #include "hyp/sink/backpressure.h"
 #include "io/file_io.h"
 
@@ -47,12 +48,12 @@ std::string message_of(const HttpAnswer& answer) {
   const Json json = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
   if (json.is_object()) {
     const auto error = json.find("error");
-    if (error != json.end() && error->is_string()) return error->get<std::string>();
+    if (error != json.end() && error->is_string()) return on_one_line(error->get<std::string>());
   }
   std::string text = answer.body.substr(0, kQuotedBytesMax);
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; }, ' ');
-  return fmt::format("HTTP status {}{}{}", answer.status, text.empty() ? "" : ": ", text);
+  return fmt::format("HTTP status {}{}{}", answer.status, text.empty() ? "" : ": ", on_one_line(text));
 }
 
 void fail_answer(const HttpAnswer& answer, const std::string& what) {
@@ -60,7 +61,7 @@ void fail_answer(const HttpAnswer& answer, const std::string& what) {
     const auto to = answer.headers.find("location");
     fail(ErrorKind::config,
          "{}: the receiver redirects to {}, which is not followed: set \"url\" to where it really is", what,
-         to == answer.headers.end() ? "nowhere" : to->second);
+         to == answer.headers.end() ? "nowhere" : on_one_line(to->second));
   }
   if (answer.status < 300)
     fail(ErrorKind::config, "{}: {} is no answer of a receiver to that: check \"url\"", what, answer.status);

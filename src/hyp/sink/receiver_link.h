@@ -56,7 +56,7 @@ class ReceiverLink {
   std::vector<std::unique_ptr<HttpClient>> idle_;  // one a thread that sends
 };
 
-// What an answer's body says went wrong; else its status and the begin of the body.
+// What an answer's body says went wrong; else its status and the begin of the body. On one line, escaped.
 std::string message_of(const HttpAnswer& answer);
 // Throws config or io (5xx) saying what the receiver answered to a request of `what`.
 [[noreturn]] void fail_answer(const HttpAnswer& answer, const std::string& what);

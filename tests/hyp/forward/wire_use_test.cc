@@ -195,6 +195,26 @@ TEST(Forward, WhatTheReceiverRefusesForGoodFailsThePartitionWithItsWords) {
   }
 }
 
+TEST(Forward, WhatAReceiverAnswersIsShownOnOneLineWithoutBytesThatATerminalObeys) {
+  ForwardBox box;
+  box.ingest_rows(numbered(1, 2));
+  box.proxy.set_script([](const ProxiedRequest&) { return answer_with(200, {}, "{\"\xe9\": 1}"); });
+  const std::string state = box.failed_run().error;  // of what the receiver has of the stream
+  EXPECT_TRUE(has(state, "check \"url\"") && has(state, "\\xe9")) << state;
+  const auto error_after = [&](const Fault& answer) {
+    box.fail_posts({answer});
+    return box.failed_run().error;
+  };
+  const std::string json =
+      error_after(answer_with(403, {}, R"({"error":"a\u001b[31m\nhyp: all is well\u0000\u009b é"})"));
+  EXPECT_TRUE(has(json, R"(says 403: a\x1b[31m\nhyp: all is well\x00\u009b é)")) << json;
+  const std::string latin = error_after(answer_with(403, {}, "acc\xe8s refus\xe9\r\n\x1b[2J\xc2\x9b"));
+  EXPECT_TRUE(has(latin, R"(acc\xe8s refus\xe9   [2J\u009b)")) << latin;
+  const std::string moved = error_after(answer_with(307, {{"Location", "/caf\xe9"}}));
+  EXPECT_TRUE(has(moved, R"(redirects to /caf\xe9,)")) << moved;
+  EXPECT_EQ(box.ship_all().rows(), 2);
+}
+
 TEST(Forward, AServerThatIsNoReceiverTakesNoRow) {
   ForwardBox box;
   box.ingest_rows(numbered(1, 2));
