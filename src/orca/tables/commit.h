@@ -55,7 +55,8 @@ int64_t commit(Ctx& ctx, Table& table, const std::string& operation, const FileC
 //   - The run's first commit to a partition is an overwrite that removes every data and delete file in it that this run
 //     didn't commit; later ones find only the run's own and append. Files of this run are never removed.
 //   - The partitions are those of the new files under the table's current spec: no rows replace nothing. Files of an
-//     older spec are left alone. An unpartitioned table is one partition.
+//     older spec are left alone; the log warns of those that may hold rows of the partitions. An unpartitioned table is
+//     one partition, with the files from when it had more.
 //   - What to remove is planned on the snapshot that each try commits on top of.
 //   - commit_conflict naming the writer, where a file of such a partition was added by another writer after this run's
 //     first commit to the table, or by a later run (P14.1), or by a rewrite of this run's own files: then only one of

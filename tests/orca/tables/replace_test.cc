@@ -1,11 +1,13 @@
 // Runs that replace partitions (orca-tables.md, "Replacing partitions", "replace_partitions"; protocols P14.1).
 #include "iceberg/write/delete_writer.h"
 #include "orca/tables/world.h"
+#include "support/captured_log.h"
 
 namespace firn::orca {
 namespace {
 
 using iceberg::DataFile;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class Replace : public ::testing::Test {
@@ -38,6 +40,11 @@ class Replace : public ::testing::Test {
     }
     change.added = write_files(table, day_rows(day, ids(table, day))).files;
     return iceberg::commit_snapshot(*table.operations(), change).snapshot_id;
+  }
+  void update_spec(const iceberg::SpecChange& update) {
+    iceberg::commit_metadata(*events_.operations(),
+                             [&](iceberg::TableMetadata& next) { return iceberg::update_spec(next, update); });
+    events_.refresh();
   }
 
   World world_;
@@ -139,21 +146,69 @@ TEST_F(Replace, AnUnpartitionedTableIsOnePartition) {
 
 TEST_F(Replace, FilesOfAnOlderSpecAreLeftAlone) {
   load(a_, "d1", {1});
-  iceberg::commit_metadata(*events_.operations(), [](iceberg::TableMetadata& next) {
-    return iceberg::update_spec(next, {.remove = {}, .rename = {}, .add = {{"id", "bucket[2]"}}});
-  });
-  events_.refresh();
+  update_spec({.remove = {}, .rename = {}, .add = {{"id", "bucket[2]"}}});
   load(b_, "d1", {1});
   EXPECT_EQ(ids(events_), (Ids{1, 1}));  // the older spec's file stays
   load(c_, "d1", {1});
   EXPECT_EQ(ids(events_), (Ids{1, 1}));  // the one of the current spec went
 }
 
+TEST_F(Replace, FilesOfAnOlderSpecThatMayHoldTheSameRowsAreWarnedOf) {
+  load(a_, "d1", {1, 2});
+  load(of(a_, "other"), "d2", {3});
+  update_spec({.remove = {}, .rename = {}, .add = {{"id", "bucket[2]"}}});
+  {
+    const CapturedLog log;
+    load(b_, "d1", {1});
+    EXPECT_THAT(log.text(), AllOf(HasSubstr("nyc.events"), HasSubstr("1 files with 2 rows of spec 0"),
+                                  HasSubstr("firn compact"), HasSubstr("--all")));
+  }
+  const CapturedLog log;
+  load(of(b_, "other"), "d3", {4});
+  load(b_, "d1", {1}, 2);
+  EXPECT_EQ(log.text(), "") << "no older file has rows of d3, and the retry replaced nothing";
+}
+
+TEST_F(Replace, FilesOfAnOlderSpecRewrittenIntoTheCurrentOneAreReplaced) {
+  load(a_, "d1", {1});
+  load(of(a_, "other"), "d2", {3});
+  update_spec({.remove = {}, .rename = {}, .add = {{"id", "bucket[2]"}}});
+  load(b_, "d1", {1});
+  EXPECT_EQ(ids(events_), (Ids{1, 1, 3}));
+  iceberg::compact(*events_.operations(), {.rewrite_all = true});
+  const CapturedLog log;
+  load(c_, "d1", {1});
+  EXPECT_EQ(ids(events_), (Ids{1, 3}));
+  EXPECT_EQ(log.text(), "");
+}
+
+TEST_F(Replace, ATableThatHasNoPartitionsAnyMoreIsReplacedWhole) {
+  load(a_, "d1", {1});
+  load(of(a_, "other"), "d2", {2});
+  load(of(b_, "one"), "d3", {3});
+  update_spec({.remove = {"day"}, .rename = {}, .add = {}});
+  Attempt nothing = world_.attempt(of(b_, "nothing"));
+  append(nothing, events_, {});
+  EXPECT_EQ(ids(events_), (Ids{1, 2, 3})) << "no rows replace nothing";
+  const CapturedLog log;
+  const int64_t id = load(of(b_, "two"), "d1", {4});
+  EXPECT_EQ(ids(events_), (Ids{3, 4})) << "the run's own file of the older spec stays";
+  EXPECT_EQ(summary(events_, id).at("orca.replaced-files"), "2");
+  load(c_, "d1", {5});
+  EXPECT_EQ(ids(events_), Ids{5});
+  EXPECT_EQ(log.text(), "");
+}
+
+TEST_F(Replace, OfATableThatHasNoPartitionsAnyMoreALaterRunsRowsStay) {  // P14.1
+  load(b_, "d1", {1});
+  update_spec({.remove = {"day"}, .rename = {}, .add = {}});
+  EXPECT_REFUSED(load(a_, "d2", {2}), ErrorKind::commit_conflict, HasSubstr("later run"));
+  EXPECT_EQ(ids(events_), Ids{1});
+}
+
 TEST_F(Replace, EntriesOfAnotherSpecThanTheTablesAreRefused) {
   const DataFiles files = write_files(events_, day_rows("d1", {1}));
-  iceberg::commit_metadata(*events_.operations(), [](iceberg::TableMetadata& next) {
-    return iceberg::update_spec(next, {.remove = {"day"}, .rename = {}, .add = {}});
-  });
+  update_spec({.remove = {"day"}, .rename = {}, .add = {}});
   Attempt step = world_.attempt(b_);
   EXPECT_REFUSED(append_files(step, events_, files), ErrorKind::partition_spec_drift, HasSubstr("spec"));
 }
