@@ -15,14 +15,20 @@ std::string bytes_from_hex(const std::string& hex, const std::string& where) {
   return bytes;
 }
 
-void check_utf8(std::string_view text) {
+bool is_utf8(std::string_view text) {
   try {
     Json(std::string(text)).dump();
+    return true;
   } catch (const nlohmann::json::exception&) {
-    fail(ErrorKind::invalid_argument,
-         "a string of a step's result is not UTF-8 (bytes {}…); encode it, as hexadecimal or base64",
-         to_hex(text.substr(0, 16)));
+    return false;
   }
+}
+
+void check_utf8(std::string_view text) {
+  if (is_utf8(text)) return;
+  fail(ErrorKind::invalid_argument,
+       "a string is not UTF-8 (it begins with the bytes {}); encode it, as hexadecimal or base64",
+       to_hex(text.substr(0, 16)));
 }
 
 }  // namespace firn::orca::internal

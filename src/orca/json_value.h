@@ -45,7 +45,8 @@ namespace internal {
   fail(ErrorKind::corrupt, "{}: {} should be {}", where, text, wanted);
 }
 std::string bytes_from_hex(const std::string& hex, const std::string& where);  // throws corrupt
-void check_utf8(std::string_view text);                                        // throws invalid_argument
+bool is_utf8(std::string_view text);
+void check_utf8(std::string_view text);  // throws invalid_argument
 }  // namespace internal
 
 template <>

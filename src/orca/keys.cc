@@ -40,6 +40,23 @@ std::vector<Hour> hours_between(Hour first, Hour last) {
   return hours;
 }
 
+void check_key(const std::string& text) {
+  if (text.empty()) fail(ErrorKind::invalid_argument, "a key is empty; a partition needs a name");
+  // As JSON, so that a message can show it, and the first of it where it is long.
+  const auto shown = [&] { return Json(text.substr(0, 60)).dump(-1, ' ', false, Json::error_handler_t::replace); };
+  if (text.size() > kKeyBytesMax)
+    fail(ErrorKind::invalid_argument, "the key {}… has {} bytes, and {} is the most; name it by something shorter",
+         shown(), text.size(), kKeyBytesMax);
+  if (text.find('\0') != std::string::npos)
+    fail(ErrorKind::invalid_argument,
+         "the key {} has a NUL, which no name of a partition can have; leave it out, or "
+         "encode the key, as hexadecimal or base64",
+         shown());
+  if (!internal::is_utf8(text))
+    fail(ErrorKind::invalid_argument, "the key {} is not UTF-8 (bytes {}); encode it, as hexadecimal or base64",
+         shown(), to_hex(text.substr(0, 16)));
+}
+
 Day today() { return {static_cast<int32_t>(floor_div(now_ms(), 86'400'000))}; }
 
 }  // namespace firn::orca

@@ -39,19 +39,28 @@ template <class K>
 concept RangedKey =
     std::is_same_v<K, Day> || std::is_same_v<K, Hour> || (std::is_integral_v<K> && !std::is_same_v<K, bool>);
 
-// A key as the partition's name in state, commands and snapshots. Throws invalid_argument where it would be empty.
+inline constexpr size_t kKeyBytesMax = 1'024;  // PostgreSQL's indexes take rows of 2,704 bytes
+
+// Throws invalid_argument, naming the key, where it cannot be a partition's name: it is empty, not UTF-8, has a NUL
+// (which PostgreSQL's text cannot hold) or more than kKeyBytesMax bytes. The same in both databases.
+void check_key(const std::string& text);
+
+// A key as the partition's name in state, commands and snapshots. Throws as check_key().
 template <class K>
 std::string key_text(const K& key) {
   std::string text;
   if constexpr (std::is_same_v<K, std::string>) {
-    internal::check_utf8(key);
     text = key;
   } else if constexpr (TextValue<K>) {
     text = key.str();
   } else {
-    text = value_to_json(key).dump();
+    try {
+      text = value_to_json(key).dump();
+    } catch (const Error& e) {  // a string of it is not UTF-8
+      throw Error(e.kind(), "a key", e);
+    }
   }
-  if (text.empty()) fail(ErrorKind::invalid_argument, "a key is empty; a partition needs a name");
+  check_key(text);
   return text;
 }
 

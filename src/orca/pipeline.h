@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <typeindex>
@@ -57,7 +58,9 @@ struct StepDefinition {
     bool is_input = false;
     bool is_keys = false;
   };
-  using Call = std::function<std::string(Ctx&, const std::string& partition, const std::vector<std::string>& inputs)>;
+  // Shared: what a whole step returned may be large, and many partitions take it.
+  using Inputs = std::vector<std::shared_ptr<const std::string>>;
+  using Call = std::function<std::string(Ctx&, const std::string& partition, const Inputs& inputs)>;
 
   std::string name, description;
   StepDatasets datasets;
@@ -114,14 +117,19 @@ std::string call_to_json(const Function& function, Ctx& ctx, const Arguments&...
     function(ctx, arguments...);
     return "null";
   } else {
-    return value_to_json<R>(function(ctx, arguments...)).dump();
+    const R result = function(ctx, arguments...);
+    try {
+      return value_to_json<R>(result).dump();
+    } catch (const Error& e) {
+      throw Error(e.kind(), "what the step returned", e);
+    }
   }
 }
 
 template <class... Inputs, size_t... I>
-std::tuple<Inputs...> inputs_from_json(const std::vector<std::string>& inputs, std::index_sequence<I...>) {
+std::tuple<Inputs...> inputs_from_json(const StepDefinition::Inputs& inputs, std::index_sequence<I...>) {
   return std::tuple<Inputs...>{
-      value_from_json<Inputs>(parse_json(inputs.at(I), "an input"), "input " + std::to_string(I + 1))...};
+      value_from_json<Inputs>(parse_json(*inputs.at(I), "an input"), "input " + std::to_string(I + 1))...};
 }
 
 template <class R>
@@ -150,7 +158,7 @@ struct TakeKey {
   static void set_call(StepDefinition& step, Function function, std::tuple<First, Inputs...>*) {
     static_assert(std::is_same_v<First, K>, "a step mapped over K is a function (Ctx&, const K&, inputs…)");
     set_types<R, Inputs...>(step);
-    step.call = [function](Ctx& ctx, const std::string& partition, const std::vector<std::string>& inputs) {
+    step.call = [function](Ctx& ctx, const std::string& partition, const StepDefinition::Inputs& inputs) {
       const K key = key_from_text<K>(partition);
       return std::apply([&](const Inputs&... input) { return call_to_json<R>(function, ctx, key, input...); },
                         inputs_from_json<Inputs...>(inputs, std::index_sequence_for<Inputs...>()));
@@ -158,11 +166,16 @@ struct TakeKey {
   }
 };
 
+// Errors name the step.
 template <class K>
-std::vector<std::string> key_texts(const std::vector<K>& keys) {
+std::vector<std::string> key_texts(const std::string& step, const std::vector<K>& keys) {
   std::vector<std::string> texts;
   texts.reserve(keys.size());
-  for (const K& key : keys) texts.push_back(key_text(key));
+  try {
+    for (const K& key : keys) texts.push_back(key_text(key));
+  } catch (const Error& e) {
+    throw Error(e.kind(), "step " + step, e);
+  }
   return texts;
 }
 
@@ -175,7 +188,7 @@ class StepBuilder {
   StepBuilder(StepDefinition& step, std::function<R(Ctx&, const A&...)> function)
       : step_(&step), function_(std::move(function)) {
     internal::set_types<R, A...>(step);
-    step.call = [f = function_](Ctx& ctx, const std::string&, const std::vector<std::string>& inputs) {
+    step.call = [f = function_](Ctx& ctx, const std::string&, const StepDefinition::Inputs& inputs) {
       return std::apply([&](const A&... input) { return internal::call_to_json<R>(f, ctx, input...); },
                         internal::inputs_from_json<A...>(inputs, std::index_sequence_for<A...>()));
     };
@@ -193,8 +206,8 @@ class StepBuilder {
     step_->key = typeid(K);
     step_->key_name = key_title<K>();
     step_->key_from_words = [](const std::string& text) { return key_text(key_from_text<K>(text)); };
-    step_->keys_of_json = [](const std::string& json) {
-      return internal::key_texts(value_from_json<std::vector<K>>(parse_json(json, "keys"), "keys"));
+    step_->keys_of_json = [step = step_->name](const std::string& json) {
+      return internal::key_texts<K>(step, value_from_json<std::vector<K>>(parse_json(json, "keys"), "keys"));
     };
     if constexpr (RangedKey<K>) step_->range = key_range<K>;
     return *this;
@@ -206,11 +219,13 @@ class StepBuilder {
   StepBuilder& mapped(Keys keys) {
     mapped<K>();
     if constexpr (std::is_invocable_v<Keys, const KeysRequest&>) {
-      step_->keys = [keys](const KeysRequest& request) { return internal::key_texts<K>(keys(request)); };
+      step_->keys = [keys, step = step_->name](const KeysRequest& request) {
+        return internal::key_texts<K>(step, keys(request));
+      };
     } else if constexpr (std::is_invocable_v<Keys>) {
-      step_->keys = [keys](const KeysRequest&) { return internal::key_texts<K>(keys()); };
+      step_->keys = [keys, step = step_->name](const KeysRequest&) { return internal::key_texts<K>(step, keys()); };
     } else {
-      step_->keys = [texts = internal::key_texts<K>(keys)](const KeysRequest&) { return texts; };
+      step_->keys = [texts = internal::key_texts<K>(step_->name, keys)](const KeysRequest&) { return texts; };
     }
     return *this;
   }

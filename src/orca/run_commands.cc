@@ -73,7 +73,11 @@ RunParameters parameters_of(const Pipeline& pipeline, const RunArguments& argume
            step.key_name);
     keys = step.range(arguments.from, arguments.to);
   }
-  for (const std::string& word : arguments.keys) keys.push_back(step.key_from_words(word));
+  try {
+    for (const std::string& word : arguments.keys) keys.push_back(step.key_from_words(word));
+  } catch (const Error& e) {
+    throw Error(e.kind(), "step " + step.name, e);
+  }
   std::set<std::string> once;
   for (const std::string& key : keys) {
     if (!once.insert(key).second) fail(ErrorKind::invalid_argument, "--key {} is given twice", key);

@@ -91,7 +91,7 @@ struct AttemptJob {
   StepDatasets datasets;
   AttemptKey key;
   AttemptId id;
-  std::vector<std::string> inputs;
+  StepDefinition::Inputs inputs;
 };
 
 void run_attempt(const AttemptJob& job) {
@@ -197,6 +197,18 @@ struct InFlight {
 constexpr int64_t kShortUs = 10'000;
 constexpr int64_t kAheadPerThread = 3;
 
+// Throws invalid_argument where a step cannot have these keys.
+void check_keys(const std::string& step, std::vector<std::string> keys) {
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) fail(ErrorKind::invalid_argument, "step {}: the key {} comes twice", step, *twice);
+  try {
+    for (const std::string& key : keys) check_key(key);  // a run may have been begun with any
+  } catch (const Error& e) {
+    throw Error(e.kind(), "step " + step, e);
+  }
+}
+
 class Runner {
  public:
   Runner(std::shared_ptr<GroupCommit> state, const Pipeline& pipeline, const RunRow& run, const RunnerOptions& options);
@@ -213,7 +225,7 @@ class Runner {
   int64_t timeout_at_us(const PartitionKey& partition, const InFlight& attempt) const;
   bool turn(int64_t claims_max);
   void start(const Claim& claim);
-  std::vector<std::string> inputs_of(const Claim& claim);
+  StepDefinition::Inputs inputs_of(const Claim& claim);
   void find_keys(size_t step);
   void keep_keys(const FoundKeys& found);
   void wait();
@@ -231,7 +243,7 @@ class Runner {
 
   std::map<PartitionKey, InFlight> in_flight_;
   std::map<size_t, std::thread> key_finders_;
-  std::map<size_t, std::string> collected_;  // results of whole steps, as a JSON value, by step
+  std::map<size_t, std::shared_ptr<const std::string>> collected_;  // results of whole steps, as a JSON value, by step
   std::vector<Completion> completions_;
   RunOutcome outcome_;
   int64_t next_look_us_ = 0, next_renewal_us_ = 0;
@@ -448,13 +460,13 @@ bool Runner::turn(int64_t claims_max) {
 }
 
 // What each parameter is given, as JSON.
-std::vector<std::string> Runner::inputs_of(const Claim& claim) {
+StepDefinition::Inputs Runner::inputs_of(const Claim& claim) {
   const StepPlan& plan = pipeline_.plan.steps[claim.step];
-  std::vector<std::string> by_edge;
+  StepDefinition::Inputs by_edge;
   size_t aligned = 0;
   for (const StepEdge& edge : plan.after) {
     if (edge.aligned) {
-      by_edge.push_back(claim.aligned_results.at(aligned++));
+      by_edge.push_back(std::make_shared<const std::string>(claim.aligned_results.at(aligned++)));
       continue;
     }
     const auto known = collected_.find(edge.step);
@@ -472,9 +484,10 @@ std::vector<std::string> Runner::inputs_of(const Claim& claim) {
       for (const auto& [partition, result] : results) json += (json.size() > 1 ? "," : "") + result;
       json += "]";
     }
-    by_edge.push_back(collected_.emplace(edge.step, std::move(json)).first->second);
+    const auto shared = std::make_shared<const std::string>(std::move(json));
+    by_edge.push_back(collected_.emplace(edge.step, shared).first->second);
   }
-  std::vector<std::string> inputs;
+  StepDefinition::Inputs inputs;
   for (const size_t edge : pipeline_.inputs[claim.step]) inputs.push_back(by_edge.at(edge));
   return inputs;
 }
@@ -545,22 +558,22 @@ void Runner::find_keys(size_t at) {
 
 void Runner::keep_keys(const FoundKeys& found) {
   std::exception_ptr error = found.error;
-  if (!error) {
-    std::vector<std::string> sorted = found.keys;
-    std::sort(sorted.begin(), sorted.end());
-    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-    if (twice != sorted.end()) {
-      error = std::make_exception_ptr(Error(ErrorKind::invalid_argument, "step " + pipeline_.order[found.step]->name +
-                                                                             ": the key " + *twice + " comes twice"));
+  try {
+    if (!error) {
+      check_keys(pipeline_.order[found.step]->name, found.keys);
+      state_->run("orca.keys",
+                  [&](Database& database) { expand_step(database, pipeline_.plan, run_.id, found.step, found.keys); });
     }
+  } catch (const Error& e) {
+    // What the database does not take, it takes from no runner: the step fails, and the run can end.
+    if (e.kind() != ErrorKind::invalid_argument && e.kind() != ErrorKind::internal) throw;
+    error = std::current_exception();
   }
-  state_->run("orca.keys", [&](Database& database) {
-    if (error) {
+  if (error) {
+    state_->run("orca.keys", [&](Database& database) {
       fail_step(database, pipeline_.plan, run_.id, found.step, error_to_json(error));
-    } else {
-      expand_step(database, pipeline_.plan, run_.id, found.step, found.keys);
-    }
-  });
+    });
+  }
   next_look_us_ = 0;
 }
 

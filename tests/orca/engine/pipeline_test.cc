@@ -115,8 +115,11 @@ TEST(Pipelines, AStepsFunctionGetsWhatItsInputsHold) {
     void check_lease() override {}
   } record;
   Ctx ctx({}, {}, record);
-  EXPECT_EQ(pipeline.order[1]->call(ctx, "2013-01-01", {"[42]"}), "42");
-  EXPECT_THROW(pipeline.order[1]->call(ctx, "2013-01-01", {"\"x\""}), Error);
+  const auto call = [&](const std::string& input) {
+    return pipeline.order[1]->call(ctx, "2013-01-01", {std::make_shared<const std::string>(input)});
+  };
+  EXPECT_EQ(call("[42]"), "42");
+  EXPECT_THROW(call("\"x\""), Error);
 }
 
 TEST(Pipelines, RetriesWaitLongerEachTimeUpToTheMost) {

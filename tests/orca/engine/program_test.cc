@@ -208,7 +208,7 @@ TEST_P(Programs, WrongUseIsToldBeforeARunBegins) {
   expect_refused({"run"}, "step load runs once a day");
   expect_refused({"run", "--from", "2013-01-01"}, "--from and --to go together");
   expect_refused({"run", "--from", "2013-01-02", "--to", "2013-01-01"}, "comes after");
-  expect_refused({"run", "--key", "2013-02-30"}, "2013-02-30");
+  expect_refused({"run", "--key", "2013-02-30"}, "step load: \"2013-02-30\" is no day");
   expect_refused({"run", "--key", "2013-01-01", "--key", "2013-01-01"}, "twice");
   expect_refused({"backfill"}, "--from");
   expect_refused({"walk"}, "walk");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -121,6 +122,48 @@ TEST_P(Runs, KeysThatCannotBeHadFailTheirStep) {
   for (const FailureView& failure : view().failures)
     errors.insert(failure.step + Json::parse(failure.error)["message"].get<std::string>());
   EXPECT_EQ(errors, (std::set<std::string>{"eachno warehouse", "twicestep twice: the key 4 comes twice"}));
+}
+
+TEST_P(Runs, KeysThatADatabaseCannotHoldFailTheirStepInBoth) {
+  define([](Definition& d) {
+    const auto of_text = [](Ctx&, const std::string&) {};
+    d.step("nul", of_text).mapped<std::string>([] {
+      return std::vector<std::string>{std::string("a\0b", 3), std::string("a\0c", 3)};
+    });
+    d.step("bytes", of_text).mapped<std::string>([] { return std::vector<std::string>{"ok", "a\xff"}; });
+    d.step("returned", [](Ctx&) { return std::vector<std::string>{std::string(5'000, 'k')}; });
+    d.step("long", of_text).mapped_over<std::string>("returned");
+  });
+  EXPECT_EQ(run(), RunStatus::failed);
+  std::map<std::string, std::string> errors;
+  for (const FailureView& failure : view().failures) errors[failure.step] = Json::parse(failure.error)["message"];
+  EXPECT_THAT(errors["nul"], ::testing::StartsWith("step nul: the key \"a\\u0000b\" has a NUL"));
+  EXPECT_THAT(errors["bytes"],
+              ::testing::StartsWith("step bytes: the key \"a\xEF\xBF\xBD\" is not UTF-8 (bytes 61ff)"));
+  EXPECT_THAT(errors["long"], ::testing::HasSubstr("has 5000 bytes, and 1024 is the most"));
+  EXPECT_EQ(errors.size(), 3u);
+}
+
+TEST_P(Runs, KeysThatARunWasBegunWithAreCheckedToo) {
+  define([](Definition& d) { d.step("each", [](Ctx&, const std::string&) {}).mapped<std::string>(); });
+  EXPECT_EQ(run({.keys = {{std::string(5'000, 'k')}}, .key_name = "string"}), RunStatus::failed);
+  EXPECT_THAT(view().failures.at(0).error, ::testing::HasSubstr("step each: the key "));
+}
+
+TEST_P(Runs, KeysThatTheDatabaseDoesNotTakeFailTheirStep) {
+  if (!box().is_postgres()) GTEST_SKIP() << "an error of a constraint is one of SQLite's disk there";
+  box().open()->run("alter table orca_partitions add check (partition_key <> 'b')");
+  define([](Definition& d) {
+    d.step("each", [](Ctx&, const std::string&) {}).mapped<std::string>(std::vector<std::string>{"a", "b"});
+  });
+  EXPECT_EQ(run(), RunStatus::failed) << "and no runner dies of it, one after the other";
+  EXPECT_THAT(view().failures.at(0).error, ::testing::HasSubstr("check constraint"));
+}
+
+TEST_P(Runs, AResultThatIsNotUtf8FailsItsStep) {
+  define([](Definition& d) { d.step("bytes", [](Ctx&) { return std::string("\xff"); }); });
+  EXPECT_EQ(run(), RunStatus::failed);
+  EXPECT_THAT(view().failures.at(0).error, ::testing::HasSubstr("what the step returned: a string is not UTF-8"));
 }
 
 TEST_P(Runs, AFailedTryIsMadeAgainAsOftenAsTheStepSays) {

@@ -115,6 +115,23 @@ TEST(Keys, AreTextAndBack) {
   EXPECT_THROW(key_from_text<int64_t>("1x"), Error);
 }
 
+TEST(Keys, ThatNoDatabaseHoldsAreRefusedByName) {
+  const auto message = [](const std::string& key) {
+    try {
+      return key_text(key);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::invalid_argument);
+      return std::string(e.what());
+    }
+  };
+  EXPECT_NE(message(std::string("a\0b", 3)).find("the key \"a\\u0000b\" has a NUL"), std::string::npos);
+  EXPECT_NE(message("a\xff").find("the key \"a\xEF\xBF\xBD\" is not UTF-8 (bytes 61ff)"), std::string::npos);
+  EXPECT_EQ(message(std::string(1'024, 'k')), std::string(1'024, 'k')) << "as long as a key may be";
+  EXPECT_NE(message(std::string(1'025, 'k')).find("has 1025 bytes, and 1024 is the most"), std::string::npos);
+  EXPECT_THROW(key_text(std::vector<std::string>{"\xff"}), Error) << "a key's JSON is UTF-8";
+  EXPECT_EQ(key_text(std::vector<std::string>{std::string("\0", 1)}), "[\"\\u0000\"]") << "as JSON it has none";
+}
+
 TEST(Keys, RangesHaveBothEnds) {
   EXPECT_EQ(key_range<Day>("2012-02-28", "2012-03-01"),
             (std::vector<std::string>{"2012-02-28", "2012-02-29", "2012-03-01"}));
