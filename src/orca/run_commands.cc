@@ -95,6 +95,22 @@ void check_keys_known(const Pipeline& pipeline, const std::string& given) {
   }
 }
 
+// Whether an error says itself that no retry of its run mends it, in the words of orca/tables: the run lost its rows to
+// another, or what it read is gone.
+bool is_beyond_retry(const FailureView& failure) {
+  const std::string& error = failure.error;
+  return error.find("new run") != std::string::npos || error.find("the later run's rows stand") != std::string::npos;
+}
+
+std::string advice_after(const RunView& failed) {
+  const auto beyond = std::count_if(failed.failures.begin(), failed.failures.end(), is_beyond_retry);
+  const int64_t number = failed.run.number;
+  if (beyond > 0 && beyond == static_cast<int64_t>(failed.failures.size()))
+    return "no retry mends it, as its errors say; begin a new run (run, or backfill --rerun) where they ask for one";
+  return fmt::format("retry {} tries the failed steps again{}", number,
+                     beyond > 0 ? ", but those whose errors ask for a new run need one" : "");
+}
+
 int status_of(RunStatus status) {
   switch (status) {
     case RunStatus::done:
@@ -138,8 +154,7 @@ int work(const Invocation& invocation, const std::shared_ptr<GroupCommit>& state
     *invocation.out << status_text(*view);
   }
   if (outcome.status == RunStatus::failed) {
-    *invocation.err << fmt::format("{}: run {} failed; retry {} tries the failed steps again\n", invocation.program,
-                                   run.number, run.number);
+    *invocation.err << fmt::format("{}: run {} failed; {}\n", invocation.program, run.number, advice_after(*view));
   } else if (outcome.status == RunStatus::stopped) {
     *invocation.err << fmt::format("{}: run {} is stopped; resume {} goes on with it\n", invocation.program, run.number,
                                    run.number);
@@ -169,16 +184,11 @@ RunRow choose_run(GroupCommit& state, const Pipeline& pipeline, int64_t number, 
                   const char* none) {
   std::optional<RunRow> chosen;
   state.run("orca.find", [&](Database& database) {
-    chosen.reset();
     if (number != 0) {
       chosen = find_run(database, pipeline.name, number);
       return;
     }
-    for (const RunRow& run : list_runs(database, pipeline.name, 1'000)) {
-      if (std::find(statuses.begin(), statuses.end(), run.status) == statuses.end()) continue;
-      chosen = run;
-      return;
-    }
+    chosen = find_last_run(database, pipeline.name, statuses);
   });
   if (!chosen && number != 0)
     fail(ErrorKind::not_found, "pipeline {} has no run {} in {}", pipeline.name, number, state.title());
@@ -212,7 +222,7 @@ int command_backfill(const Invocation& invocation, const Pipeline& pipeline, con
         const bool aligned = std::any_of(edges.begin(), edges.end(), [](const StepEdge& edge) { return edge.aligned; });
         if (!step.mapped || step.key_name != parameters.key_name) continue;
         if (!aligned && !may_be_given_keys(pipeline, i)) continue;
-        const std::vector<std::string> keys = keys_done(database, pipeline.name, step.name);
+        const std::vector<std::string> keys = keys_done(database, pipeline.name, step.name, *parameters.keys);
         done.emplace_back(keys.begin(), keys.end());
       }
     });
@@ -233,16 +243,18 @@ int command_resume(const Invocation& invocation, const Pipeline& pipeline, const
   const std::shared_ptr<GroupCommit> state = open_state();
   const RunRow run =
       choose_run(*state, pipeline, arguments.run, {RunStatus::stopped, RunStatus::running}, "no run that is open");
+  check_same_steps(pipeline, run);  // before anything of it changes
   bool is_open = false;
   std::optional<RunRow> now;
+  std::string advice;
   state->run("orca.resume", [&](Database& database) {
     is_open = reopen_run(database, run.id);
     now = find_run_by_id(database, run.id);
+    advice = now->status == RunStatus::failed ? "; " + advice_after(view_run(database, *now, 20)) : "";
   });
   if (!is_open) {
-    const bool failed = now->status == RunStatus::failed;
     *invocation.err << fmt::format("{}: run {} is {}{}\n", invocation.program, run.number, to_string(now->status),
-                                   failed ? fmt::format("; retry {} tries the failed steps again", run.number) : "");
+                                   advice);
     return now->status == RunStatus::done ? 0 : kFailed;
   }
   return work(invocation, state, pipeline, *now, arguments);
@@ -252,6 +264,7 @@ int command_retry(const Invocation& invocation, const Pipeline& pipeline, const 
   if (!arguments.key.empty() && arguments.step.empty()) fail(ErrorKind::invalid_argument, "--key goes with --step");
   const std::shared_ptr<GroupCommit> state = open_state();
   const RunRow run = choose_run(*state, pipeline, arguments.run, {RunStatus::failed}, "no run that failed");
+  check_same_steps(pipeline, run);  // before anything of it changes
   const RunPlan plan = plan_from_json(parse_json(run.plan, "the plan of a run"));
   std::optional<size_t> step;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
@@ -266,6 +279,11 @@ int command_retry(const Invocation& invocation, const Pipeline& pipeline, const 
         retry_run(database, plan, run.id, step, arguments.key.empty() ? std::nullopt : std::optional(arguments.key));
     now = find_run_by_id(database, run.id);
   });
+  if (now->status == RunStatus::cancelled) {
+    *invocation.err << fmt::format("{}: run {} was cancelled, for good; begin another (run, or backfill)\n",
+                                   invocation.program, run.number);
+    return kFailed;
+  }
   if (now->status != RunStatus::running) {
     *invocation.err << fmt::format("{}: run {} is {}, and has nothing to retry\n", invocation.program, run.number,
                                    to_string(now->status));

@@ -681,8 +681,7 @@ RunParameters parameters_from_json(const std::string& text) {
   return parameters;
 }
 
-RunOutcome work_on_run(const std::shared_ptr<GroupCommit>& state, const Pipeline& pipeline, const RunRow& run,
-                       const RunnerOptions& options) {
+void check_same_steps(const Pipeline& pipeline, const RunRow& run) {
   const RunPlan begun = plan_from_json(parse_json(run.plan, "the plan of a run"));
   const RunPlan& ours = pipeline.plan;
   const bool same =
@@ -697,6 +696,11 @@ RunOutcome work_on_run(const std::shared_ptr<GroupCommit>& state, const Pipeline
          "end it with that code, or cancel it and begin another",
          pipeline.name, run.number, run.code, code_version());
   }
+}
+
+RunOutcome work_on_run(const std::shared_ptr<GroupCommit>& state, const Pipeline& pipeline, const RunRow& run,
+                       const RunnerOptions& options) {
+  check_same_steps(pipeline, run);
   if (run.status != RunStatus::running) return {.status = run.status};
   return Runner(state, pipeline, run, options).work();
 }

@@ -43,7 +43,10 @@ struct RunOutcome {
 // The code's version: ORCA_CODE, else the build id of this program.
 std::string code_version();
 
-// Throws config where the run was begun by code with other steps or types. A run that ended is left as it is. On a
+// Throws config where the run was begun by code with other steps or types: it is not this program's to run.
+void check_same_steps(const Pipeline& pipeline, const RunRow& run);
+
+// Throws what check_same_steps throws. A run that ended is left as it is. On a
 // stop, attempts are told to end, those that do not in time are given up, and the run is stopped, unless others work on
 // it; the process should then end (abandoned_attempts()). Throws io where the state could not be had for a minute:
 // attempts were then told to end, and their leases run out.

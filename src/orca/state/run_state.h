@@ -75,6 +75,9 @@ std::optional<RunRow> find_run_by_id(Database& database, const std::string& id);
 // The last `count`, latest first; of every pipeline where `pipeline` is empty.
 std::vector<RunRow> list_runs(Database& database, const std::string& pipeline, int64_t count);
 std::vector<RunRow> list_open_runs(Database& database, const std::string& pipeline);  // status running, in order
+// The last whose status is among `statuses`; nullopt: none.
+std::optional<RunRow> find_last_run(Database& database, const std::string& pipeline,
+                                    const std::vector<RunStatus>& statuses);
 std::optional<int64_t> last_scheduled_ms(Database& database, const std::string& pipeline);
 
 // --- runners ---
@@ -155,15 +158,16 @@ std::vector<std::pair<std::string, std::string>> step_results(Database& database
 // A run that was stopped goes on. False: it has ended, or was cancelled.
 bool reopen_run(Database& database, const std::string& run_id);
 // Failed partitions are ready again, with all their tries, and what was skipped for them waits again. Only those of
-// `step` and `partition` where given. Returns how many are ready again.
+// `step` and `partition` where given. Returns how many are ready again. A cancelled run stays as it is.
 int64_t retry_run(Database& database, const RunPlan& plan, const std::string& run_id, std::optional<size_t> step,
                   const std::optional<std::string>& partition);
 void stop_run(Database& database, const std::string& run_id, const std::string& runner);  // unless others work on it
 // For good. Its runners notice at their next turn. False: it had ended.
 bool cancel_run(Database& database, const std::string& run_id);
 
-// Keys of a mapped step that some run has done.
-std::vector<std::string> keys_done(Database& database, const std::string& pipeline, const std::string& step_name);
+// Those of `keys` that some run has done in that mapped step; where they are very many, maybe others, too.
+std::vector<std::string> keys_done(Database& database, const std::string& pipeline, const std::string& step_name,
+                                   const std::vector<std::string>& keys);
 
 // --- what an attempt keeps (AttemptRecord) ---
 

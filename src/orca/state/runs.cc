@@ -162,6 +162,19 @@ std::vector<RunRow> list_open_runs(Database& database, const std::string& pipeli
                                {pipeline}));
 }
 
+std::optional<RunRow> find_last_run(Database& database, const std::string& pipeline,
+                                    const std::vector<RunStatus>& statuses) {
+  SqlValues values = {pipeline};
+  std::string among;
+  for (const RunStatus status : statuses) {
+    values.emplace_back(to_string(status));
+    among += fmt::format("{}?{}", among.empty() ? "" : ", ", values.size());
+  }
+  return only_run(database.run(
+      std::string(kRunColumns) + "where pipeline = ?1 and status in (" + among + ") order by number desc limit 1",
+      values));
+}
+
 std::optional<int64_t> last_scheduled_ms(Database& database, const std::string& pipeline) {
   return database.run("select max(scheduled_ms) from orca_runs where pipeline = ?1", {pipeline})
       .rows.at(0)
@@ -195,7 +208,7 @@ bool cancel_run(Database& database, const std::string& run_id) {
 
 int64_t retry_run(Database& database, const RunPlan& plan, const std::string& run_id, std::optional<size_t> step,
                   const std::optional<std::string>& partition) {
-  lock_run(database, run_id);
+  if (lock_run(database, run_id) == RunStatus::cancelled) return 0;
   int64_t ready = 0;
   std::vector<std::string> statuses;
   std::vector<int64_t> totals;
@@ -259,15 +272,27 @@ int64_t retry_run(Database& database, const RunPlan& plan, const std::string& ru
   return ready;
 }
 
-std::vector<std::string> keys_done(Database& database, const std::string& pipeline, const std::string& step_name) {
-  std::vector<std::string> keys;
+std::vector<std::string> keys_done(Database& database, const std::string& pipeline, const std::string& step_name,
+                                   const std::vector<std::string>& keys) {
+  constexpr size_t kNamedMax = 1'000;  // beyond, the pipeline's whole history is read in one go
+  SqlValues values = {pipeline, step_name};
+  std::string among;
+  if (keys.size() <= kNamedMax) {
+    for (const std::string& key : keys) {
+      values.emplace_back(key);
+      among += fmt::format("{}?{}", among.empty() ? " and p.partition_key in (" : ", ", values.size());
+    }
+    if (!among.empty()) among += ")";
+  }
+  std::vector<std::string> done;
   const SqlResult result = database.run(
       "select distinct p.partition_key from orca_partitions as p join orca_steps as s on s.run_id = p.run_id and "
       "s.step = p.step"
-      " join orca_runs as r on r.id = p.run_id where r.pipeline = ?1 and s.name = ?2 and p.status = 'done'",
-      {pipeline, step_name});
-  for (const SqlRow& row : result.rows) keys.push_back(row.text(0));
-  return keys;
+      " join orca_runs as r on r.id = p.run_id where r.pipeline = ?1 and s.name = ?2 and p.status = 'done'" +
+          among,
+      values);
+  for (const SqlRow& row : result.rows) done.push_back(row.text(0));
+  return done;
 }
 
 std::vector<std::pair<std::string, std::string>> step_results(Database& database, const std::string& run_id,

@@ -184,6 +184,52 @@ TEST_P(Programs, ACancelledRunEndsItsRunnersForGood) {
   EXPECT_EQ(runner->wait(), 1);
   EXPECT_EQ(status()["status"], "cancelled");
   EXPECT_EQ(run({"resume", "1"}).status, 1);
+  const ProgramResult retried = run({"retry", "1"});
+  EXPECT_EQ(retried.status, 1);
+  EXPECT_NE(retried.err.find("run 1 was cancelled, for good"), std::string::npos) << retried.err;
+  EXPECT_EQ(status()["status"], "cancelled");
+}
+
+TEST_P(Programs, ACancelledRunWithAFailedStepIsNotRetried) {
+  auto runner = start(kRunThreeDays, {{"TEST_HOLD", "2013-01-02"}, {"TEST_FAIL", "2013-01-01"}, {"TEST_OBEY", "1"}});
+  ASSERT_TRUE(eventually([&] { return has_begun("load", "2013-01-01", 2); }));
+  ASSERT_TRUE(eventually([&] { return status()["steps"][1]["failed"] == 1; }));
+  EXPECT_EQ(run({"cancel", "1"}).status, 0);
+  EXPECT_EQ(runner->wait(), 1);
+  EXPECT_EQ(run({"retry", "1"}).status, 1);
+  EXPECT_EQ(status()["status"], "cancelled") << "it was ended for good";
+  EXPECT_EQ(status()["steps"][1]["failed"], 1);
+}
+
+TEST_P(Programs, WithOtherStepsLeaveARunThatTheyAreRefusedAsItIs) {
+  const Environment other = {{"TEST_OTHER_STEPS", "1"}};
+  const auto expect_refused = [&](const Words& words) {
+    const ProgramResult result = run(words, other);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("was begun by other code"), std::string::npos) << result.err;
+  };
+  ASSERT_EQ(run(kRunThreeDays, {{"TEST_FAIL", "2013-01-02"}}).status, 1);
+  const Json failed = status();
+  expect_refused({"retry"});
+  EXPECT_EQ(status(), failed);
+  auto runner = start({"run", "--key", "2013-01-05"}, {{"TEST_HOLD", "2013-01-05"}, {"TEST_OBEY", "1"}});
+  ASSERT_TRUE(eventually([&] { return has_begun("load", "2013-01-05", 1); }));
+  runner->signal(SIGTERM);
+  EXPECT_EQ(runner->wait(), 3);
+  expect_refused({"resume"});
+  EXPECT_EQ(status("2")["status"], "stopped");
+  EXPECT_EQ(run({"resume"}).status, 0) << "the program that fits goes on with it";
+}
+
+TEST_P(Programs, AFailureThatAsksForANewRunIsNotAdvisedToBeRetried) {
+  const Words one_day = {"run", "--key", "2013-01-02"};
+  const Environment fails = {{"TEST_FAIL", "2013-01-02"}};
+  ProgramResult result =
+      run(one_day, fails + Environment{{"TEST_FAIL_SAYS", "Nothing was committed; start a new run"}});
+  EXPECT_NE(result.err.find("run 1 failed; no retry mends it"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("retry 1"), std::string::npos) << result.err;
+  result = run(one_day, fails);
+  EXPECT_NE(result.err.find("run 2 failed; retry 2 tries the failed steps again\n"), std::string::npos) << result.err;
 }
 
 TEST_P(Programs, ABackfillTakesTheKeysThatAreNotDone) {

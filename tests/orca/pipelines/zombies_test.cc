@@ -182,6 +182,7 @@ TEST_P(StoppedRunners, OfAnEarlierRunRemoveNothingOfALaterRuns) {
   const Json failure = status(std::to_string(story.number), kOfDays)["failures"][0];
   EXPECT_THAT(failure["error"]["message"].get<std::string>(),
               ::testing::HasSubstr(find_run(*box().open(), "days", story.number + 1).value().id));
+  EXPECT_THAT(run(resume(story), of_table(kReplaced)).err, ::testing::HasSubstr("no retry mends it"));
   EXPECT_EQ(commits(story).size(), 0u);
   EXPECT_EQ(left(story), rows_of_run(story.number + 1, story));
 }

@@ -28,7 +28,8 @@ Loaded load(Ctx& ctx, const Day& day) {
     wait_for_gate(ctx);
     ctx.record().check_lease();  // as each commit does
   }
-  if (key == environment("TEST_FAIL")) throw std::runtime_error("told to fail");
+  const std::string words = environment("TEST_FAIL_SAYS");
+  if (key == environment("TEST_FAIL")) throw std::runtime_error(words.empty() ? "told to fail" : words);
   if (key == environment("TEST_DIE") && ctx.id().attempt == 1) kill(getpid(), SIGKILL);
   ctx.record().pin({.location = "table", .table_uuid = "u", .snapshot_id = ctx.id().attempt});
   tell("end", ctx);
@@ -55,6 +56,7 @@ ORCA_PIPELINE(days) {
   const auto loads = step("load", load).mapped<Day>().after(first).reads("ns.table").retries(1, 10, 10);
   const auto checks = step("check", check).mapped<Day>().from(loads, first).at_most(8);
   step("sum", sum).from(checks);
+  if (!environment("TEST_OTHER_STEPS").empty()) step("more", begin);
 }
 
 int main(int argc, char** argv) { return firn::orca::pipeline_main(argc, argv, nullptr); }

@@ -489,12 +489,45 @@ TEST_P(Turns, KeysThatSomeRunHasDoneAreKnown) {
   const RunPlan plan = plan_of_three();
   const RunRow run = begin_run(plan);
   add_runner(run, "r");
-  give_keys(plan, run, 0, {"a", "b"});
+  give_keys(plan, run, 0, {"a", "b", "c"});
   const TurnAnswer answer = turn(plan, run, "r", 2);
-  turn(plan, run, "r", 0, {done(answer.claims[0])});
-  EXPECT_EQ(keys_done(*database_, "p", "load"), std::vector<std::string>{"a"});
-  EXPECT_TRUE(keys_done(*database_, "p", "check").empty());
-  EXPECT_TRUE(keys_done(*database_, "other", "load").empty());
+  turn(plan, run, "r", 0, {done(answer.claims[0]), done(answer.claims[1])});
+  EXPECT_EQ(keys_done(*database_, "p", "load", {"a", "c", "d"}), std::vector<std::string>{"a"});
+  EXPECT_TRUE(keys_done(*database_, "p", "load", {"d"}).empty());
+  EXPECT_TRUE(keys_done(*database_, "p", "check", {"a"}).empty());
+  EXPECT_TRUE(keys_done(*database_, "other", "load", {"a"}).empty());
+  std::vector<std::string> many = {"a", "c"};
+  while (many.size() < 1'500) many.push_back("k" + std::to_string(many.size()));
+  std::vector<std::string> found = keys_done(*database_, "p", "load", many);
+  std::erase_if(found, [&](const std::string& key) { return std::find(many.begin(), many.end(), key) == many.end(); });
+  EXPECT_EQ(found, std::vector<std::string>{"a"});
+}
+
+TEST_P(Turns, TheLastRunOfAStatusIsFoundHoweverManyCameAfter) {
+  const RunPlan plan = plan_of_three();
+  const RunRow first = begin_run(plan), second = begin_run(plan);
+  for (int i = 0; i < 3; ++i) {
+    const RunRow later = begin_run(plan);
+    in_transaction([&] { return cancel_run(*database_, later.id); });
+  }
+  in_transaction([&] { stop_run(*database_, first.id, "none"); });
+  EXPECT_EQ(find_last_run(*database_, "p", {RunStatus::stopped, RunStatus::running})->number, second.number);
+  EXPECT_EQ(find_last_run(*database_, "p", {RunStatus::stopped})->number, first.number);
+  EXPECT_FALSE(find_last_run(*database_, "p", {RunStatus::failed}));
+  EXPECT_FALSE(find_last_run(*database_, "other", {RunStatus::stopped}));
+}
+
+TEST_P(Turns, ACancelledRunIsNotRetried) {
+  const RunPlan plan = plan_of_three();
+  const RunRow run = begin_run(plan);
+  add_runner(run, "r");
+  give_keys(plan, run, 0, {"a", "b"});
+  const TurnAnswer answer = turn(plan, run, "r", 1);
+  turn(plan, run, "r", 0, {failed(answer.claims[0])});
+  EXPECT_TRUE(in_transaction([&] { return cancel_run(*database_, run.id); }));
+  EXPECT_EQ(in_transaction([&] { return retry_run(*database_, plan, run.id, std::nullopt, std::nullopt); }), 0);
+  EXPECT_EQ(view(run).run.status, RunStatus::cancelled);
+  EXPECT_EQ(view(run).steps[0].failed, 1) << "nothing of it changed";
 }
 
 }  // namespace
