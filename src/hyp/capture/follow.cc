@@ -1,8 +1,10 @@
 #include "hyp/capture/follow.h"
 
 #include <dirent.h>
+#include <fnmatch.h>
 #include <glob.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,6 +39,7 @@ constexpr int64_t kQuietMs = 60'000;        // a file that left and did not grow
 constexpr int64_t kRemovedQuietMs = 5'000;  // one without a name
 constexpr int64_t kRefreshMs =
     7 * 86'400'000;  // positions are kept for a time only: of files that last they are renewed
+constexpr int64_t kLookedSaveMs = 60'000;
 
 using Inode = std::pair<dev_t, ino_t>;
 
@@ -44,7 +47,16 @@ std::string state_path(const std::string& cache_root, const std::string& name) {
   return join_path(cache_root, "collect/" + encode_segment(name) + ".json");
 }
 
-int64_t modified_ms(const struct stat& info) { return info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000; }
+int64_t modified_ns(const struct stat& info) { return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec; }
+int64_t modified_ms(const struct stat& info) { return modified_ns(info) / 1'000'000; }
+
+// By the clock that stamps files, which ticks a few times behind the exact one: what is written later is stamped no
+// earlier.
+int64_t file_clock_ms() {
+  struct timespec now;
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -58,20 +70,43 @@ std::string real_path(const std::string& path) {
   return ::realpath(path.c_str(), resolved) != nullptr ? std::string(resolved) : path;
 }
 
+std::string_view without_compression(std::string_view name) {
+  for (const std::string_view extension : {".gz", ".zst", ".bz2", ".xz"}) {
+    if (name.ends_with(extension)) return name.substr(0, name.size() - extension.size());
+  }
+  return name;
+}
+
 // Whether `other` is a name that rotation gives to a file named `name`: a number, a date or "old" behind it, perhaps
 // with the extension of a compressed file.
 bool is_rotated_name(std::string_view name, std::string_view other) {
   if (other.size() < name.size() + 2 || !other.starts_with(name)) return false;
-  std::string_view rest = other.substr(name.size());
-  for (const std::string_view extension : {".gz", ".zst", ".bz2", ".xz"}) {
-    if (rest.ends_with(extension)) {
-      rest.remove_suffix(extension.size());
-      break;
-    }
-  }
+  std::string_view rest = without_compression(other.substr(name.size()));
   if (rest.size() < 2 || (rest[0] != '.' && rest[0] != '-' && rest[0] != '_')) return false;
   rest.remove_prefix(1);
   return rest == "old" || rest == "prev" || rest.find_first_not_of("0123456789-_.:TZ") == std::string_view::npos;
+}
+
+// The name under which `other` was before rotation, if it is one of the pattern; empty: it is not.
+std::string name_before_rotation(const std::string& pattern, const std::string& other) {
+  for (size_t at = other.find_last_of(".-_"); at != std::string::npos && at > 0;
+       at = other.find_last_of(".-_", at - 1)) {
+    const std::string name = other.substr(0, at);
+    if (is_rotated_name(name, other) && ::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0) return name;
+  }
+  return "";
+}
+
+// The number that rotation by numbers gives: the higher, the older. Empty: none, as behind a date.
+std::optional<int> rotation_number(std::string_view path) {
+  path = without_compression(path);
+  const size_t dot = path.find_last_of(".-_");
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = path.substr(dot + 1);
+  if (digits.empty() || digits.size() > 4 || digits.find_first_not_of("0123456789") != std::string_view::npos) {
+    return std::nullopt;
+  }
+  return std::stoi(std::string(digits));
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -115,10 +150,12 @@ class HeldCount {
 struct Followed {
   std::string path;  // where it was found last, symbolic links resolved
   Inode inode;
+  int64_t born_ns = 0;      // 0: not known
   std::string matched;      // the name in the pattern that led to it
   bool has_left = false;    // no name in the pattern leads to it any more
   bool is_drained = false;  // and it was read since
   bool is_lost = false;     // and it is nowhere to be found
+  bool is_met = true;       // a look that found all there was has seen it
   int64_t read_ms = 0;      // when this process last saw that nothing more was in it
   std::string read_as;      // a compressed one: size and time of change when it was read to its end
   Descriptor fd;            // none: opened by its path at each poll
@@ -154,6 +191,14 @@ std::optional<Found> open_found(const std::string& path) {
   return found;
 }
 
+// In the order in which they were written: two that were written within a tick of the clock by what rotation calls
+// them.
+bool is_older(const Found& a, const Found& b) {
+  if (modified_ns(a.info) != modified_ns(b.info)) return modified_ns(a.info) < modified_ns(b.info);
+  const auto a_number = rotation_number(a.path), b_number = rotation_number(b.path);
+  return a_number && b_number ? *a_number > *b_number : a.path < b.path;
+}
+
 // A file of that inode in the folder of its last path. Whether it is still the same is not looked at.
 std::optional<Found> find_renamed(const Followed& file) {
   const std::string folder = folder_of(file.path);
@@ -177,7 +222,11 @@ struct Follower::State {
   bool is_loaded = false;
   std::vector<Followed> files;
   std::vector<MissedLines> missed;
-  std::string saved;  // the state file's text
+  // When the last look began that found all there was. None: there was no look yet, or by an older version.
+  std::optional<int64_t> looked_ms;
+  std::string saved;  // the state file's text, but for the time of the look
+  std::optional<int64_t> saved_looked_ms;
+  bool is_looked_saved = false;  // by this process
 
   void load();
   void save();
@@ -188,9 +237,10 @@ namespace {
 // One look at all files of a registration.
 class Poll {
  public:
-  Poll(std::vector<Followed>& files, const CollectConfig& collect, Spool& spool, const CaptureOptions& options,
-       std::function<void()> save)
+  Poll(std::vector<Followed>& files, std::optional<int64_t>& looked_ms, const CollectConfig& collect, Spool& spool,
+       const CaptureOptions& options, std::function<void()> save)
       : files_(files),
+        looked_ms_(looked_ms),
         collect_(collect),
         spool_(spool),
         options_(options),
@@ -198,7 +248,10 @@ class Poll {
         save_(std::move(save)) {}
 
   FollowReport run() {
+    since_ms_ = looked_ms_;
+    const int64_t begun_ms = file_clock_ms();
     if (!match()) return std::move(report_);
+    if (!looked_ms_) looked_ms_ = begun_ms;
     find_left();
     // What is followed is known, durable, before anything of it is taken: a restart looks for it.
     save_();
@@ -206,6 +259,10 @@ class Poll {
     take_left();
     take_current();
     finish();
+    if (has_found_all_) {
+      looked_ms_ = begun_ms;
+      for (Followed& file : files_) file.is_met = true;
+    }
     return std::move(report_);
   }
 
@@ -221,6 +278,9 @@ class Poll {
   };
   void take_lost(std::vector<Left>& between);
   void find_between(const Left& left);
+  void find_unmet(const std::vector<Left>& between);
+  bool came_since(const Found& found) const;
+  void take_found(std::vector<Found> candidates, const std::optional<TakenFile>& left);
   void take_current();
   void take_file(Followed& file, int fd, bool is_last);
   void take_rest_of_cut(const Followed& file, const TakenFile& taken);
@@ -228,20 +288,25 @@ class Poll {
   void miss_lines(std::string message) { report_.missed.push_back(collect_.name + ": " + std::move(message)); }
   void report(const Error& error) { report_.problems.push_back(fmt::format("{}: {}", collect_.name, error.what())); }
   bool is_known(const Inode& inode) const {
-    return std::any_of(files_.begin(), files_.end(), [&](const Followed& file) { return file.inode == inode; });
+    // The number of a lost one may be another's by now.
+    return std::any_of(files_.begin(), files_.end(),
+                       [&](const Followed& file) { return file.inode == inode && !file.is_lost; });
   }
   void finish() {
     if (sink_.has_unsynced()) sink_.finish();
   }
 
   std::vector<Followed>& files_;
+  std::optional<int64_t>& looked_ms_;
   const CollectConfig& collect_;
   Spool& spool_;
   const CaptureOptions& options_;
   FrameSink sink_;
   std::function<void()> save_;
   FollowReport report_;
-  std::set<Inode> new_;  // found by this poll
+  std::set<Inode> new_;              // found by this poll
+  std::optional<int64_t> since_ms_;  // the look before
+  bool has_found_all_ = true;        // that came since
 };
 
 // The pattern's files, as files_. False: the pattern cannot be read.
@@ -269,16 +334,23 @@ bool Poll::match() {
     }
     const Inode inode(info.st_dev, info.st_ino);
     if (!S_ISREG(info.st_mode) || !seen.insert(inode).second) continue;
+    const int64_t born = born_ns(path);
     const auto known = known_at.find(inode);
-    if (known == known_at.end()) {
+    // The number of a file that was removed is given again.
+    const bool is_another = known != known_at.end() && born != 0 && files_[known->second].born_ns != 0 &&
+                            born != files_[known->second].born_ns;
+    if (known == known_at.end() || is_another) {
       Followed& file = files_.emplace_back();
       file.path = real_path(path);
       file.inode = inode;
+      file.born_ns = born;
       file.matched = path;
+      file.is_met = false;
       new_.insert(inode);
     } else {
       Followed& file = files_[known->second];
       if (file.matched != path) file.path = real_path(path);
+      file.born_ns = born;
       file.matched = path;
       file.has_left = file.is_drained = file.is_lost = false;
     }
@@ -335,6 +407,13 @@ void Poll::take_left() {
       }
     }
   }
+  try {
+    find_unmet(between);
+    if (is_cancelled(options_)) has_found_all_ = false;
+  } catch (const Error& error) {
+    report(error);
+    has_found_all_ = false;  // the next poll looks again
+  }
   finish();
   std::erase_if(files_,
                 [](const Followed& file) { return file.has_left && !file.fd && (file.is_drained || file.is_lost); });
@@ -377,11 +456,70 @@ void Poll::find_between(const Left& left) {
     if (!found || is_known({found->info.st_dev, found->info.st_ino})) continue;
     if (modified_ms(found->info) >= left.modified_ms) candidates.push_back(std::move(*found));
   }
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Found& a, const Found& b) { return modified_ms(a.info) < modified_ms(b.info); });
+  take_found(std::move(candidates), taken);
+}
+
+bool Poll::came_since(const Found& found) const {
+  return modified_ms(found.info) >= *since_ms_ || born_ns(found.fd.get()) / 1'000'000 >= *since_ms_;
+}
+
+// Files that came and went since the look before under a name of the pattern that led to no file then. Rotated files
+// that were there at the first look are older than the registration, and not its own.
+void Poll::find_unmet(const std::vector<Left>& between) {
+  if (!since_ms_) return;
+  std::set<std::string> met;  // what happened under these names is known
+  for (const Left& left : between) met.insert(left.path);
+  for (const Followed& file : files_) {
+    if (file.has_left || !file.is_met) continue;
+    met.insert(file.path);
+    met.insert(file.matched);
+  }
+  std::map<std::string, Found> candidates;  // by path
+  const auto add = [&](const std::string& folder, const std::string& name) {
+    auto found = open_found(join_path(folder, name));
+    if (!found || is_known({found->info.st_dev, found->info.st_ino}) || !came_since(*found)) return;
+    const std::string path = found->path;
+    candidates.emplace(path, std::move(*found));
+  };
+  glob_t folders{};
+  const int status = ::glob(folder_of(collect_.glob).c_str(), GLOB_ONLYDIR, nullptr, &folders);
+  const std::unique_ptr<glob_t, void (*)(glob_t*)> owner(&folders, [](glob_t* g) { ::globfree(g); });
+  const std::string pattern = name_of(collect_.glob);
+  for (size_t i = 0; status == 0 && i < folders.gl_pathc; ++i) {
+    struct stat info;
+    // No name was added to or taken from it since.
+    if (::stat(folders.gl_pathv[i], &info) != 0 || modified_ms(info) < *since_ms_) continue;
+    const std::string folder = real_path(folders.gl_pathv[i]);
+    for (const std::string& other : names_in(folder)) {
+      const std::string name = name_before_rotation(pattern, other);
+      if (name.empty() || met.contains(join_path(folder, name)) || met.contains(join_path(folders.gl_pathv[i], name))) {
+        continue;
+      }
+      add(folder, other);
+    }
+  }
+  // Behind symbolic links.
+  for (const Followed& file : files_) {
+    if (file.has_left || file.is_met || file.path == file.matched || met.contains(file.path)) continue;
+    for (const std::string& other : names_in(folder_of(file.path))) {
+      if (is_rotated_name(name_of(file.path), other)) add(folder_of(file.path), other);
+    }
+  }
+  std::vector<Found> found;
+  for (auto& [path, one] : candidates) found.push_back(std::move(one));
+  take_found(std::move(found), std::nullopt);
+}
+
+// Files that came and went: `left` is the file whose place they took.
+void Poll::take_found(std::vector<Found> candidates, const std::optional<TakenFile>& left) {
+  std::sort(candidates.begin(), candidates.end(), is_older);
   for (Found& found : candidates) {
     if (is_compressed_file(found.fd.get(), found.path)) {
-      if (taken && is_copy(found.fd.get(), found.path, *taken)) continue;  // of the file that was read to its end
+      // Of a file that was read to its end.
+      if (left ? is_copy(found.fd.get(), found.path, *left)
+               : is_copy_of_taken(spool_, collect_.dataset, found.fd.get(), found.path)) {
+        continue;
+      }
       if (last_taken(spool_, collect_.dataset, found.info.st_dev, found.info.st_ino)) continue;
       miss_lines(fmt::format(
           "{} ({} bytes, compressed) was written, rotated and compressed between two looks, and is not taken: if its "
@@ -392,7 +530,9 @@ void Poll::find_between(const Left& left) {
     Followed& file = files_.emplace_back();
     file.path = found.path;
     file.inode = {found.info.st_dev, found.info.st_ino};
+    file.born_ns = born_ns(found.fd.get());
     file.has_left = true;
+    new_.insert(file.inode);
     save_();
     file.fd = std::move(found.fd);
     take_file(file, file.fd.get(), false);
@@ -510,14 +650,16 @@ void Follower::State::load() {
   missed = load_missed(cache_root, collect.name);
   // Of another registration that had the name.
   if (get_string(json, "dataset", path) != collect.dataset || get_string(json, "glob", path) != collect.glob) return;
-  saved = *text;
+  looked_ms = saved_looked_ms = find_int64(json, "lookedMs", path);
   for (const Json& entry : get_array(json, "files", path)) {
     Followed file;
     file.path = get_string(entry, "path", path);
     file.inode = {static_cast<dev_t>(get_int64(entry, "device", path)),
                   static_cast<ino_t>(get_int64(entry, "inode", path))};
     file.is_drained = get_bool(entry, "left", path);
+    file.born_ns = find_int64(entry, "bornNs", path).value_or(0);
     file.read_as = find_string(entry, "readAs", path).value_or("");
+    file.is_met = !entry.contains("new");
     files.push_back(std::move(file));
   }
 }
@@ -529,20 +671,30 @@ void Follower::State::save() {
                        {"device", static_cast<int64_t>(file.inode.first)},
                        {"inode", static_cast<int64_t>(file.inode.second)},
                        {"left", file.has_left && file.is_drained}});
+    if (file.born_ns != 0) entries.back()["bornNs"] = file.born_ns;
     if (!file.read_as.empty()) entries.back()["readAs"] = file.read_as;
+    if (!file.is_met) entries.back()["new"] = true;
   }
   Json lines = Json::array();
   for (const MissedLines& one : missed) lines.push_back({{"at", one.at}, {"message", one.message}});
-  const Json json = {{"v", kStateVersion},
-                     {"dataset", collect.dataset},
-                     {"glob", collect.glob},
-                     {"files", std::move(entries)},
-                     {"missed", std::move(lines)}};
+  Json json = {{"v", kStateVersion},
+               {"dataset", collect.dataset},
+               {"glob", collect.glob},
+               {"files", std::move(entries)},
+               {"missed", std::move(lines)}};
   // A path may be no UTF-8.
-  const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (text == saved) return;
-  replace_file(state_path(cache_root, collect.name), text);
-  saved = text;
+  const auto text = [&json] { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; };
+  std::string without_look = text();
+  // An older time has the next process look at more files, which it then finds taken: the time alone is written now and
+  // then.
+  const bool is_look_due =
+      looked_ms != saved_looked_ms && (!is_looked_saved || *looked_ms >= saved_looked_ms.value_or(0) + kLookedSaveMs);
+  if (without_look == saved && !is_look_due) return;
+  if (looked_ms) json["lookedMs"] = *looked_ms;
+  replace_file(state_path(cache_root, collect.name), text());
+  saved = std::move(without_look);
+  is_looked_saved = is_looked_saved || is_look_due;
+  saved_looked_ms = looked_ms;
 }
 
 Follower::Follower(const std::string& cache_root, const CollectConfig& collect)
@@ -555,7 +707,7 @@ const CollectConfig& Follower::config() const { return state_->collect; }
 FollowReport Follower::poll(Spool& spool, const CaptureOptions& options) {
   State& state = *state_;
   if (!state.is_loaded) state.load();
-  FollowReport report = Poll(state.files, state.collect, spool, options, [&] { state.save(); }).run();
+  FollowReport report = Poll(state.files, state.looked_ms, state.collect, spool, options, [&] { state.save(); }).run();
   for (const std::string& message : report.missed) {
     state.missed.push_back({format_timestamp_ms_utc(now_ms()), message});
   }

@@ -1,7 +1,9 @@
 // Followed files: what is appended to them goes into the spool, through rotation too (P4.2).
 //
 //   <cacheRoot>/collect/<name>.json   which files were followed last, and which lines were missed: {v, dataset, glob,
-//                                     files: [{path, device, inode, left, readAs}], missed: [{at, message}]}
+//                                     files: [{path, device, inode, left, bornNs, readAs, new}],
+//                                     missed: [{at, message}],
+//                                     lookedMs: when the last look began, by a minute or so}
 #pragma once
 
 #include <cstdint>
@@ -22,8 +24,9 @@ struct FollowReport {
 // One registration's files. Those that change are kept open, so that a file that leaves the pattern (renamed, removed,
 // replaced under its name) is read to its end first, and as long as it grows; one that was not open, since this process
 // was not there, is looked for under another name beside its own. So are those that came and went between two polls, by
-// the names that rotation gives ("app.log.1", "app.log-20240131"), and the copy of one that was cut in place. Files
-// that are in neither place are reported as missed, never left out in silence. One thread at a time.
+// the names that rotation gives ("app.log.1", "app.log-20240131") to files of the pattern, known or not, and the copy
+// of one that was cut in place. Files that are in neither place are reported as missed, never left out in silence. What
+// rotation renamed before the first poll is not wanted. One thread at a time.
 class Follower {
  public:
   Follower(const std::string& cache_root, const CollectConfig& collect);

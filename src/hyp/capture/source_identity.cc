@@ -50,15 +50,21 @@ struct stat stat_of(int fd, const std::string& path) {
   return info;
 }
 
-// "@<ns>"; empty where the file system does not keep it. An inode's number is used again, its birth time is not.
-std::string birth_of(int fd) {
+int64_t statx_born_ns(int fd, const char* path, int flags) {
   struct statx info;
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &info) != 0 || (info.stx_mask & STATX_BTIME) == 0) return "";
-  return fmt::format("@{}{:09}", info.stx_btime.tv_sec, info.stx_btime.tv_nsec);
+  if (::statx(fd, path, flags, STATX_BTIME, &info) != 0 || (info.stx_mask & STATX_BTIME) == 0) return 0;
+  return info.stx_btime.tv_sec * 1'000'000'000 + info.stx_btime.tv_nsec;
 }
 
+// "@<ns>"; empty where the file system does not keep it. An inode's number is used again, its birth time is not.
+std::string birth_of(int fd) {
+  const int64_t ns = born_ns(fd);
+  return ns == 0 ? "" : fmt::format("@{}", ns);
+}
+
+std::string id_prefix(const std::string& dataset) { return fmt::format("file:{}:", dataset); }
 std::string id_prefix(const std::string& dataset, dev_t device, ino_t inode) {
-  return fmt::format("file:{}:{}:{}:", dataset, device, inode);
+  return fmt::format("{}{}:{}:", id_prefix(dataset), device, inode);
 }
 
 struct Identity {
@@ -144,6 +150,20 @@ bool is_copy(int fd, const std::string& path, const TakenFile& taken) {
     throw;
   }
 }
+
+bool is_copy_of_taken(const Spool& spool, const std::string& dataset, int fd, const std::string& path) {
+  const std::string prefix = id_prefix(dataset);
+  for (const auto& [id, position] : spool.source_positions(prefix)) {
+    const auto identity = parse_identity(std::string_view(id).substr(id.rfind(':') + 1));
+    if (identity && is_copy(fd, path, {id, position, identity->head_bytes, std::string(identity->head_sha256)})) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int64_t born_ns(int fd) { return statx_born_ns(fd, "", AT_EMPTY_PATH); }
+int64_t born_ns(const std::string& path) { return statx_born_ns(AT_FDCWD, path.c_str(), 0); }
 
 bool is_compressed_file(int fd, const std::string& path) { return is_compressed(read_head(fd, path, kHeadBytes)); }
 

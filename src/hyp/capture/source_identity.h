@@ -46,6 +46,12 @@ std::shared_ptr<void> claim_file(Spool& spool, const std::string& dataset, dev_t
 // (compressed ones: which the reader finds). Never where nothing was taken.
 bool is_copy(int fd, const std::string& path, const TakenFile& taken);
 
+// Whether `fd` is a copy of any file of the dataset of which something was taken.
+bool is_copy_of_taken(const Spool& spool, const std::string& dataset, int fd, const std::string& path);
+
 bool is_compressed_file(int fd, const std::string& path);
+// When the file came to be, in ns since 1970; 0 where the file system does not keep it.
+int64_t born_ns(int fd);
+int64_t born_ns(const std::string& path);
 
 }  // namespace firn::hyp

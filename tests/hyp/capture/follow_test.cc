@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -100,6 +101,7 @@ class Follow : public testing::Test {
     for (const std::string& line : all) text += line + "\n";
     return text;
   }
+  static void let_the_file_clock_tick() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
   static void age(const std::string& path, std::chrono::seconds age) {
     fs::last_write_time(path, fs::last_write_time(path) - age);
   }
@@ -172,6 +174,96 @@ TEST_F(Follow, FilesThatCameAndWentBetweenTwoPollsAreTaken) {
   EXPECT_EQ(polled_lines(), 4);
   EXPECT_EQ(polled_lines(), 0);
   EXPECT_EQ(taken(), lines(0, 6));
+}
+
+TEST_F(Follow, AFileThatCameAndWasRotatedBeforeItsNameWasKnownIsTaken) {
+  EXPECT_EQ(polled_lines(), 0);
+  for (const bool has_restarted : {false, true}) {
+    SCOPED_TRACE(has_restarted);
+    const int n = has_restarted ? 100 : 0;
+    if (has_restarted) {
+      // The name has left, and was read to its end, before the next ones come.
+      fs::rename(log(), log("app.log.3"));
+      EXPECT_EQ(polled_lines(), 0);
+      restart();
+    }
+    write_text(log("app.log.2"), lines(n, n + 10));
+    write_text(log("app.log.1"), lines(n + 10, n + 11));
+    write_text(log(), lines(n + 11, n + 12));
+    EXPECT_EQ(polled_lines(), 12);
+    EXPECT_EQ(polled_lines(), 0);
+    std::vector<std::string> order;
+    SpoolReader reader(spool_->folder(), {});
+    while (const auto at = reader.next()) {
+      if (!at->frame.text.empty()) order.push_back(at->frame.text);
+    }
+    ASSERT_GE(order.size(), 3U);
+    EXPECT_THAT(std::vector(order.end() - 3, order.end()),
+                testing::ElementsAre(lines(n, n + 10), lines(n + 10, n + 11), lines(n + 11, n + 12)));
+    // Their numbers as files may be given again.
+    fs::remove(log("app.log.1"));
+    fs::remove(log("app.log.2"));
+    polled_lines();
+  }
+}
+
+TEST_F(Follow, AFileOfAPatternThatCameAndWentIsTakenWhetherItsNameCameAgainOrNot) {
+  glob_ = "*s/[!x]*.log";
+  fs::create_directory(root_ / "jobs");
+  write_text(log("a.log"), lines(0, 1));
+  EXPECT_EQ(polled_lines(), 1);
+  write_text(log("b.log.1"), lines(1, 2));
+  write_text(log("b.log"), lines(2, 3));
+  write_text(root_ / "jobs/c.log-20240131", lines(3, 4));
+  write_text(log("x.log.1"), lines(90, 91));  // not of the pattern
+  write_text(log("b.log.err"), lines(91, 92));
+  EXPECT_EQ(polled_lines(), 3);
+  EXPECT_EQ(polled_lines(), 0);
+  write_text(root_ / "jobs/c.log", lines(4, 5));
+  EXPECT_EQ(polled_lines(), 1) << "the first one is taken";
+  EXPECT_EQ(taken(), lines(0, 5));
+}
+
+TEST_F(Follow, AFileThatCameWentAndWasCompressedBeforeItsNameWasKnownIsToldOnce) {
+  EXPECT_EQ(polled_lines(), 0);
+  write_text(log("app.log.1.gz"), gzip(lines(0, 9)));
+  let_the_file_clock_tick();
+  const FollowReport report = poll();
+  ASSERT_EQ(report.missed.size(), 1U);
+  EXPECT_THAT(report.missed[0], AllOf(HasSubstr("app.log.1.gz"), HasSubstr("hyp ingest d")));
+  write_text(log(), lines(9, 10));
+  EXPECT_EQ(polled_lines(), 1);
+  restart();
+  EXPECT_EQ(polled_lines(), 0);
+  // Of one that was taken nothing is missed.
+  fs::remove(log());
+  write_text(log("app.log.2.gz"), gzip(lines(9, 10)));
+  EXPECT_EQ(polled_lines(), 0);
+  write_text(log("app.log.3.gz"), gzip(lines(9, 10)));
+  EXPECT_EQ(polled_lines(), 0);
+}
+
+TEST_F(Follow, RotatedFilesFromBeforeTheRegistrationAreNotTakenWhenItsFirstFileComes) {
+  write_text(log("app.log.1"), lines(90, 99));
+  let_the_file_clock_tick();
+  EXPECT_EQ(polled_lines(), 0);
+  fs::rename(log("app.log.1"), log("app.log.2"));
+  write_text(log(), lines(0, 1));
+  EXPECT_EQ(polled_lines(), 1);
+  restart();
+  EXPECT_EQ(polled_lines(), 0);
+  EXPECT_EQ(taken(), lines(0, 1));
+}
+
+TEST_F(Follow, FilesThatCameAndWentBehindASymbolicLinkAreTaken) {
+  fs::create_directory(root_ / "real");
+  const std::string real = root_ / "real/today.log";
+  EXPECT_EQ(polled_lines(), 0);
+  write_text(real + ".1", lines(0, 1));
+  write_text(real, lines(1, 2));
+  fs::create_symlink(real, log());
+  EXPECT_EQ(polled_lines(), 2);
+  EXPECT_EQ(taken(), lines(0, 2));
 }
 
 TEST_F(Follow, OlderFilesThatWereThereBeforeAreNotTaken) {
@@ -333,24 +425,27 @@ TEST(FollowCrash, EachLineIsTakenOnceWhereverTheProcessDies) {
     const auto spool = Spool::open(root + "/cache");
     Follower(root + "/cache", {"web", "d", root + "/app.log"}).poll(*spool, {});
   };
-  for (int step = 0; step < 2; ++step) {
+  // Step 2: the whole life passed between two looks.
+  const auto begin = [&](const std::string& root, int step) {
+    if (step < 2) live(root, 0);
+    if (step > 0) {
+      ASSERT_EQ(run_in_child([&] { follow(root); }), 0);
+    }
+    if (step == 2) live(root, 0);
+    if (step > 0) live(root, 1);
+  };
+  for (int step = 0; step < 3; ++step) {
     std::vector<std::string> points;
     {
       TempFolder root;
-      live(root.path(), 0);
-      if (step == 1) follow(root.path());
-      if (step == 1) live(root.path(), 1);
+      begin(root.path(), step);
       points = fault_points_of([&] { follow(root.path()); });
       ASSERT_GT(points.size(), 0U);
     }
     for (size_t i = 0; i < points.size(); ++i) {
       SCOPED_TRACE(fmt::format("step {}, killed at {}: {}", step, i, points[i]));
       TempFolder root;
-      live(root.path(), 0);
-      if (step == 1) {
-        ASSERT_EQ(run_in_child([&] { follow(root.path()); }), 0);
-        live(root.path(), 1);
-      }
+      begin(root.path(), step);
       run_killed_at(i, i % 2 == 0 ? Crash::power : Crash::process, [&] { follow(root.path()); });
       if (step == 0) live(root.path(), 1);
       ASSERT_EQ(run_in_child([&] { follow(root.path()); }), 0);
