@@ -88,6 +88,9 @@ Worker::Worker(const std::vector<std::string>& command) {
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(126);  // it died before the line above
+    // A signal to the terminal's group or the service's comes to all, and the parent decides: what runs is to have the
+    // time that it gives. Ignored signals stay so over exec.
+    for (const int number : {SIGINT, SIGTERM}) signal(number, SIG_IGN);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -99,22 +102,37 @@ Worker::Worker(const std::vector<std::string>& command) {
 
 class ProcessPool final : public TaskPool {
  public:
-  ProcessPool(int workers, size_t queue_max, const TaskOptions& options)
-      : command_(options.worker_command), tries_(std::max(1, options.tries)), queue_(queue_max), pids_(workers, -1) {
-    for (int i = 0; i < workers; ++i) threads_.emplace_back([this, i] { work(i); });
-  }
+  ProcessPool(size_t workers, size_t queue_max, const TaskOptions& options)
+      : command_(options.worker_command), tries_(std::max(1, options.tries)), queue_(queue_max), at_work_(workers) {}
   ~ProcessPool() override {
     queue_.close();
     const std::lock_guard lock(mutex_);
     ending_ = true;
-    for (const pid_t pid : pids_) {
-      if (pid > 0) kill(pid, SIGKILL);  // not yet waited for: its thread takes the mutex first
+    for (const AtWork& worker : at_work_) worker.kill();
+  }
+  void submit(std::shared_ptr<PendingTask> task) override {
+    if (!queue_.put(std::move(task))) return;
+    const std::lock_guard lock(mutex_);
+    if (threads_.size() < at_work_.size()) threads_.emplace_back([this, index = threads_.size()] { work(index); });
+  }
+  void cancel(const TaskOwner& owner) override {
+    queue_.drop(owner);
+    const std::lock_guard lock(mutex_);
+    for (const AtWork& worker : at_work_) {
+      if (worker.owner == &owner) worker.kill();
     }
   }
-  void submit(std::shared_ptr<PendingTask> task) override { queue_.put(std::move(task)); }
 
  private:
-  void work(int index) {
+  struct AtWork {
+    pid_t pid = -1;                    // -1: none. Not yet waited for: its thread takes the mutex first
+    const TaskOwner* owner = nullptr;  // of the task that it runs
+    void kill() const {
+      if (pid > 0) ::kill(pid, SIGKILL);
+    }
+  };
+
+  void work(size_t index) {
     std::unique_ptr<Worker> worker;
     while (const std::shared_ptr<PendingTask> task = queue_.take()) {
       try {
@@ -126,10 +144,19 @@ class ProcessPool final : public TaskPool {
     forget(index);
   }
 
-  void run(int index, std::unique_ptr<Worker>& worker, PendingTask& task) {
+  void run(size_t index, std::unique_ptr<Worker>& worker, PendingTask& task) {
     for (int tried = 1;; ++tried) {
+      task.throw_if_cancelled();
       if (!worker) start(index, worker);
-      std::optional<TaskReply> reply = worker->run({.name = task.name, .arguments = task.arguments});
+      set_owner(index, task.owner.get());
+      std::optional<TaskReply> reply;
+      if (!task.owner->cancelled) reply = worker->run({.name = task.name, .arguments = task.arguments});
+      set_owner(index, nullptr);
+      if (task.owner->cancelled) {  // cancel() may have killed it
+        forget(index);
+        worker.reset();
+        task.throw_if_cancelled();
+      }
       if (reply && reply->ok) {
         task.succeed(std::move(reply->bytes));
         return;
@@ -145,23 +172,28 @@ class ProcessPool final : public TaskPool {
     }
   }
 
-  void start(int index, std::unique_ptr<Worker>& worker) {
+  void start(size_t index, std::unique_ptr<Worker>& worker) {
     auto started = std::make_unique<Worker>(command_);
     const std::lock_guard lock(mutex_);
-    pids_[index] = started->pid();
+    at_work_[index].pid = started->pid();
     worker = std::move(started);
-    if (ending_) kill(worker->pid(), SIGKILL);
+    if (ending_) at_work_[index].kill();
   }
-  std::string end(int index, std::unique_ptr<Worker>& worker) {
+  std::string end(size_t index, std::unique_ptr<Worker>& worker) {
     forget(index);
     if (!worker) return "";
     std::string how = worker->reap();
     worker.reset();
     return how;
   }
-  void forget(int index) {
+  // What cancel() sees.
+  void set_owner(size_t index, const TaskOwner* owner) {
     const std::lock_guard lock(mutex_);
-    pids_[index] = -1;
+    at_work_[index].owner = owner;
+  }
+  void forget(size_t index) {
+    const std::lock_guard lock(mutex_);
+    at_work_[index].pid = -1;
   }
   bool is_ending() {
     const std::lock_guard lock(mutex_);
@@ -173,8 +205,8 @@ class ProcessPool final : public TaskPool {
   TaskQueue queue_;
   std::mutex mutex_;
   bool ending_ = false;
-  std::vector<pid_t> pids_;  // by worker; -1: none
-  std::vector<std::jthread> threads_;
+  std::vector<AtWork> at_work_;        // by worker
+  std::vector<std::jthread> threads_;  // begun as tasks need them
 };
 
 TaskReply reply_of(const TaskRequest& request) {
@@ -191,7 +223,7 @@ TaskReply reply_of(const TaskRequest& request) {
 
 }  // namespace
 
-std::unique_ptr<TaskPool> make_process_pool(int workers, size_t queue_max, const TaskOptions& options) {
+std::unique_ptr<TaskPool> make_process_pool(size_t workers, size_t queue_max, const TaskOptions& options) {
   return std::make_unique<ProcessPool>(workers, queue_max, options);
 }
 
@@ -201,7 +233,6 @@ void run_if_task_worker() {
   const int socket = std::atoi(text);
   unsetenv(kDescriptorVariable);
   fcntl(socket, F_SETFD, FD_CLOEXEC);
-  std::signal(SIGINT, SIG_IGN);  // the terminal's goes to all; the parent decides
   // The end of the parent is seen while a task runs, too: by this thread, which does nothing but read.
   std::mutex mutex;
   std::condition_variable arrived;

@@ -1,8 +1,11 @@
 #include "orca/tasks/tasks.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <thread>
 
+#include "base/log.h"
 #include "base/parallel.h"
 #include "orca/tasks/task_pool.h"
 
@@ -26,25 +29,50 @@ std::string& doubled_name() {
 
 class ThreadPool final : public TaskPool {
  public:
-  ThreadPool(int workers, size_t queue_max) : queue_(queue_max) {
-    for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
-  }
+  ThreadPool(size_t workers, size_t queue_max) : workers_(workers), queue_(queue_max), running_(workers) {}
   ~ThreadPool() override { queue_.close(); }
-  void submit(std::shared_ptr<PendingTask> task) override { queue_.put(std::move(task)); }
+  void submit(std::shared_ptr<PendingTask> task) override {
+    if (!queue_.put(std::move(task))) return;
+    const std::lock_guard lock(mutex_);
+    if (threads_.size() < workers_) threads_.emplace_back([this, index = threads_.size()] { work(index); });
+  }
+  void cancel(const TaskOwner& owner) override {
+    queue_.drop(owner);
+    const std::lock_guard lock(mutex_);
+    const auto runs = std::find_if(running_.begin(), running_.end(),
+                                   [&](const auto& task) { return task && task->owner.get() == &owner; });
+    if (runs == running_.end() || has_warned_) return;
+    has_warned_ = true;
+    spdlog::warn(
+        "task {} of an attempt that was given up still runs: a thread cannot be ended, so this one of {} threads takes "
+        "no other task until it returns; with --tasks processes its worker would be killed",
+        (*runs)->name, workers_);
+  }
 
  private:
-  void work() {
+  void work(size_t index) {
     while (const std::shared_ptr<PendingTask> task = queue_.take()) {
+      set_running(index, task);
       try {
+        task->throw_if_cancelled();
         task->succeed(invoke_by_name(task->name, task->arguments));
       } catch (...) {  // get() rethrows it
         task->fail_with(std::current_exception());
       }
+      set_running(index, nullptr);
     }
   }
+  void set_running(size_t index, std::shared_ptr<PendingTask> task) {
+    const std::lock_guard lock(mutex_);
+    running_[index].swap(task);
+  }
 
+  const size_t workers_;
   TaskQueue queue_;
-  std::vector<std::jthread> threads_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<PendingTask>> running_;  // by worker
+  bool has_warned_ = false;
+  std::vector<std::jthread> threads_;  // begun as tasks need them
 };
 
 }  // namespace
@@ -63,22 +91,49 @@ void PendingTask::fail_with(std::exception_ptr e) {
   ended.notify_all();
 }
 
-void TaskQueue::put(std::shared_ptr<PendingTask> task) {
+void PendingTask::throw_if_cancelled() const {
+  if (owner->cancelled) fail(ErrorKind::cancelled, "task {}: the attempt that began it was given up", name);
+}
+
+bool TaskQueue::put(std::shared_ptr<PendingTask> task) {
   std::unique_lock lock(mutex_);
-  has_room_.wait(lock, [&] { return closed_ || tasks_.size() < max_; });
+  has_room_.wait(lock, [&] { return closed_ || task->owner->cancelled || tasks_.size() < max_; });
   if (closed_) fail(ErrorKind::cancelled, "task {}: the workers are stopped", task->name);
+  task->throw_if_cancelled();
   tasks_.push_back(std::move(task));
   has_task_.notify_one();
+  return tasks_.size() > idle_;
 }
 
 std::shared_ptr<PendingTask> TaskQueue::take() {
   std::unique_lock lock(mutex_);
+  ++idle_;
   has_task_.wait(lock, [&] { return closed_ || !tasks_.empty(); });
+  --idle_;
   if (tasks_.empty()) return nullptr;
   std::shared_ptr<PendingTask> task = std::move(tasks_.front());
   tasks_.pop_front();
   has_room_.notify_one();
   return task;
+}
+
+void TaskQueue::drop(const TaskOwner& owner) {
+  std::vector<std::shared_ptr<PendingTask>> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto others = std::stable_partition(tasks_.begin(), tasks_.end(),
+                                              [&](const auto& task) { return task->owner.get() == &owner; });
+    dropped.assign(std::make_move_iterator(tasks_.begin()), std::make_move_iterator(others));
+    tasks_.erase(tasks_.begin(), others);
+  }
+  has_room_.notify_all();
+  for (const auto& task : dropped) {
+    try {
+      task->throw_if_cancelled();
+    } catch (...) {  // get() rethrows it
+      task->fail_with(std::current_exception());
+    }
+  }
 }
 
 void TaskQueue::close() {
@@ -100,21 +155,36 @@ std::string invoke_by_name(const std::string& name, std::string_view arguments) 
   const auto found = registered_tasks().find(name);
   if (found == registered_tasks().end())
     fail(ErrorKind::config, "this program has no task {}: ORCA_TASK({}) is missing", name, name);
-  return found->second.invoke(found->second.function, arguments);
+  try {
+    return found->second.invoke(found->second.function, arguments);
+  } catch (const std::exception&) {
+    throw;
+  } catch (...) {  // the task ends here; it cannot be told what was thrown, here no more than across processes
+    fail(ErrorKind::internal, "task {}: it threw an exception of unknown type", name);
+  }
 }
 
-std::unique_ptr<TaskPool> make_thread_pool(int workers, size_t queue_max) {
+std::unique_ptr<TaskPool> make_thread_pool(size_t workers, size_t queue_max) {
   return std::make_unique<ThreadPool>(workers, queue_max);
 }
 
-Tasks::Tasks(const TaskOptions& options) {
-  const int workers = thread_count(options.workers);
-  const size_t queue_max = options.queue_max > 0 ? options.queue_max : 4 * static_cast<size_t>(workers);
+Tasks::Tasks(const TaskOptions& options) : Tasks(std::shared_ptr<TaskPool>()) {
+  const size_t workers = static_cast<size_t>(thread_count(options.workers));
+  const size_t queue_max = options.queue_max > 0 ? options.queue_max : 4 * workers;
   pool_ = options.engine == TaskEngine::threads ? make_thread_pool(workers, queue_max)
                                                 : make_process_pool(workers, queue_max, options);
 }
 
+Tasks::Tasks(std::shared_ptr<TaskPool> pool) : pool_(std::move(pool)), owner_(std::make_shared<TaskOwner>()) {}
+
 Tasks::~Tasks() = default;
+
+std::unique_ptr<Tasks> Tasks::share() const { return std::unique_ptr<Tasks>(new Tasks(pool_)); }
+
+void Tasks::cancel() {
+  owner_->cancelled = true;
+  pool_->cancel(*owner_);
+}
 
 std::shared_ptr<PendingTask> Tasks::submit(void (*function)(), std::string arguments) {
   if (!doubled_name().empty()) {
@@ -125,6 +195,7 @@ std::shared_ptr<PendingTask> Tasks::submit(void (*function)(), std::string argum
     auto pending = std::make_shared<PendingTask>();
     pending->name = name;
     pending->arguments = std::move(arguments);
+    pending->owner = owner_;
     pool_->submit(pending);
     return pending;
   }

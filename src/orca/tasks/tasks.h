@@ -31,6 +31,7 @@ struct TaskOptions {
 };
 
 struct PendingTask;  // tasks.cc
+struct TaskOwner;
 
 // What get() takes. Copies are the same task.
 template <class R>
@@ -44,14 +45,22 @@ class TaskPool {
  public:
   virtual ~TaskPool() = default;
   virtual void submit(std::shared_ptr<PendingTask> task) = 0;  // waits where the queue is full
+  virtual void cancel(const TaskOwner& owner) = 0;             // which says so already
 };
 
-// Thread-safe. On destruction tasks that wait are dropped; a task that runs is waited for on threads, and killed with
-// its process.
+// Thread-safe. On destruction of the last that shares the workers tasks that wait are dropped; a task that runs is
+// waited for on threads, and killed with its process.
 class Tasks {
  public:
   explicit Tasks(const TaskOptions& options);
   ~Tasks();
+
+  // The same workers, for tasks that can be cancelled apart from these.
+  std::unique_ptr<Tasks> share() const;
+  // For good: what waits of the tasks begun here is dropped, and remote() refused, both as cancelled. What runs is
+  // killed with its worker, which another takes the place of; on a thread it goes on, and has the thread until it
+  // returns.
+  void cancel();
 
   // Throws config where ORCA_TASK does not name the function.
   template <class R, class... P, class... A>
@@ -81,10 +90,12 @@ class Tasks {
   }
 
  private:
+  explicit Tasks(std::shared_ptr<TaskPool> pool);
   std::shared_ptr<PendingTask> submit(void (*function)(), std::string arguments);
   static std::string wait_for(PendingTask& task);
   static void wait_until_ended(PendingTask& task);
-  std::unique_ptr<TaskPool> pool_;
+  std::shared_ptr<TaskPool> pool_;
+  std::shared_ptr<TaskOwner> owner_;
 };
 
 // Where this process was started as a worker: runs tasks until its parent ends, and then the process. To be called

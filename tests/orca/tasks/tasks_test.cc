@@ -1,6 +1,7 @@
 // Tasks on threads and in worker processes (protocols P14.4).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "orca/tasks/tasks.h"
+#include "support/captured_log.h"
 #include "support/crash.h"
 #include "support/temp_folder.h"
 
@@ -47,6 +49,13 @@ void hang(const std::string& path) {
   std::ofstream(path) << getpid() << std::endl;
   for (;;) pause();
 }
+int64_t throw_a_number() { throw 42; }
+// Says who it is in the file, and goes on once there is another.
+int64_t wait_for_gate(const std::string& path) {
+  std::ofstream(path + ".begun", std::ios::app) << getpid() << std::endl;
+  while (!std::filesystem::exists(path)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return getpid();
+}
 int64_t nobody_registered_this() { return 0; }
 
 }  // namespace tasks_test
@@ -60,6 +69,8 @@ ORCA_TASK(size_of);
 ORCA_TASK(print_a_lot);
 ORCA_TASK(die_for_a_while);
 ORCA_TASK(tasks_test::hang);
+ORCA_TASK(throw_a_number);
+ORCA_TASK(wait_for_gate);
 
 namespace firn::orca {
 namespace {
@@ -81,6 +92,31 @@ bool is_alive(pid_t pid) {
   std::string line;
   std::getline(file, line);
   return file && line.find(") Z") == std::string::npos;
+}
+
+std::vector<pid_t> begun_at(const std::string& gate) {
+  std::vector<pid_t> pids;
+  std::ifstream file(gate + ".begun");
+  for (pid_t pid = 0; file >> pid;) pids.push_back(pid);
+  return pids;
+}
+
+int num_threads() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("Threads:")) return std::stoi(line.substr(8));
+  }
+  return -1;
+}
+
+template <class Call>
+void expect_cancelled(Call call) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_EQ(to_string(e.kind()), to_string(ErrorKind::cancelled)) << e.what();
+  }
 }
 
 class TaskEngines : public ::testing::TestWithParam<TaskEngine> {
@@ -119,6 +155,66 @@ TEST_P(TaskEngines, ErrorsComeBackWithTheirKind) {
     EXPECT_NE(std::string(e.what()).find("another kind of error"), std::string::npos);
   }
   EXPECT_EQ(tasks_.get(tasks_.remote(size_of, "still there")), 11);
+}
+
+TEST_P(TaskEngines, WhatIsThrownOfUnknownTypeIsToldOnce) {
+  try {
+    tasks_.get(tasks_.remote(throw_a_number));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(to_string(e.kind()), to_string(ErrorKind::internal));
+    EXPECT_STREQ(e.what(), "task throw_a_number: it threw an exception of unknown type");
+  }
+}
+
+TEST_P(TaskEngines, WhatWaitsOfACallerThatWasGivenUpIsDropped) {
+  const TempFolder folder;
+  const std::string gate = folder / "gate";
+  const CapturedLog log;
+  const std::unique_ptr<Tasks> caller = tasks_.share();
+  std::vector<TaskRef<int64_t>> refs;
+  for (int i = 0; i < 10; ++i) refs.push_back(caller->remote(wait_for_gate, gate));  // two run, eight wait
+  ASSERT_TRUE(eventually([&] { return begun_at(gate).size() == 2; }));
+  std::thread one_too_many([&] { expect_cancelled([&] { caller->remote(wait_for_gate, gate); }); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it waits for room
+  caller->cancel();
+  one_too_many.join();
+  for (size_t i = 2; i < refs.size(); ++i) expect_cancelled([&] { caller->get(refs[i]); });
+  expect_cancelled([&] { caller->remote(wait_for_gate, gate); });
+
+  const TaskRef<int64_t> of_another = tasks_.remote(size_of, std::string("abc"));
+  if (GetParam() == TaskEngine::threads) {  // which cannot be ended: their places are free once they return
+    caller->cancel();
+    const std::string warning = log.text();
+    EXPECT_NE(warning.find("task wait_for_gate"), std::string::npos) << warning;
+    EXPECT_NE(warning.find("--tasks processes"), std::string::npos) << warning;
+    EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1) << warning;
+    std::ofstream(gate) << "open";
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(caller->get(refs[i]), getpid());
+  } else {
+    for (size_t i = 0; i < 2; ++i) expect_cancelled([&] { caller->get(refs[i]); });
+    for (const pid_t pid : begun_at(gate)) EXPECT_FALSE(is_alive(pid));
+  }
+  EXPECT_EQ(tasks_.get(of_another), 3);
+  EXPECT_EQ(begun_at(gate).size(), 2U) << "a task that was dropped, or whose worker was killed for it, ran";
+}
+
+TEST_P(TaskEngines, ThreadsBeginAsTasksNeedThem) {
+  const int before = num_threads();
+  Tasks tasks({.engine = GetParam(), .workers = 1'000});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(tasks.get(tasks.remote(size_of, std::string("abc"))), 3);
+  EXPECT_LE(num_threads(), before + 3);
+}
+
+TEST_P(TaskEngines, AsManyTasksRunAtOnceAsThereAreWorkers) {
+  const TempFolder folder;
+  const std::string gate = folder / "gate";
+  Tasks tasks({.engine = GetParam(), .workers = 5});
+  std::vector<TaskRef<int64_t>> refs;
+  for (int i = 0; i < 6; ++i) refs.push_back(tasks.remote(wait_for_gate, gate));
+  EXPECT_TRUE(eventually([&] { return begun_at(gate).size() == 5; }));
+  std::ofstream(gate) << "open";
+  tasks.get_all(refs);
 }
 
 TEST_P(TaskEngines, LargeValuesCross) {
@@ -192,6 +288,18 @@ TEST(Workers, EndWithTheirParentWhateverTheyAreDoing) {
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
   EXPECT_TRUE(eventually([&] { return !is_alive(worker); }));
+}
+
+TEST(Workers, GoOnWhereTheWholeGroupIsToldToEnd) {
+  const TempFolder folder;
+  const std::string gate = folder / "gate";
+  Tasks tasks({.engine = TaskEngine::processes, .workers = 1});
+  const auto runs = tasks.remote(wait_for_gate, gate);
+  ASSERT_TRUE(eventually([&] { return begun_at(gate).size() == 1; }));
+  const pid_t worker = begun_at(gate).front();
+  for (const int number : {SIGTERM, SIGINT}) kill(worker, number);
+  std::ofstream(gate) << "open";
+  EXPECT_EQ(tasks.get(runs), worker);
 }
 
 TEST(Workers, AreKilledWithThePoolAndWhatWaitsIsToldSo) {
