@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/threads.h"
+
 namespace firn {
 
 // 0 as the hardware's number of threads.
@@ -32,7 +34,7 @@ void parallel_for(size_t count, int threads, const Body& body) {
   };
   {
     std::vector<std::jthread> helpers;
-    for (size_t i = 1; i < std::min(count, static_cast<size_t>(thread_count(threads))); ++i) helpers.emplace_back(work);
+    if (count > 1) begin_helpers(helpers, std::min(count, static_cast<size_t>(thread_count(threads))) - 1, work);
     work();
   }
   if (error) std::rethrow_exception(error);

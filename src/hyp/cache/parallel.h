@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/threads.h"
+
 namespace firn::hyp {
 
 inline size_t count_threads(size_t jobs) {
@@ -41,7 +43,7 @@ void run_parallel(size_t count, size_t num_threads, const Run& run) {
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t i = 1; i < std::min(num_threads, count); ++i) threads.emplace_back(work);
+    if (count > 1) begin_helpers(threads, std::min(num_threads, count) - 1, work);
     work();
   }
   if (failure) std::rethrow_exception(failure);
@@ -100,7 +102,8 @@ void run_ordered(size_t count, const Produce& produce, const Consume& consume) {
   };
   std::vector<std::jthread> threads;
   try {
-    for (size_t i = 0; i < num_threads; ++i) threads.emplace_back(work);
+    threads.push_back(begin_thread(work));
+    begin_helpers(threads, num_threads - 1, work);
     for (size_t job = 0; job < count; ++job) {
       Slot slot;
       {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/threads.h"
 
 namespace firn::hyp {
 namespace {
@@ -149,7 +150,7 @@ std::optional<LineBlock> BlocksAhead::next() {
       block = blocks_.next();
     } while (!block && !blocks_.is_end());
   } else {
-    if (!thread_.joinable()) thread_ = std::jthread([this] { read(); });
+    if (!thread_.joinable()) thread_ = begin_thread([this] { read(); });
     block = take();
   }
   is_end_ = !block;

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "base/uri.h"
 
 namespace firn::hyp {
@@ -161,11 +162,11 @@ struct ControlServer::State {
   Handler handler;
   std::string socket_path;
   Descriptor listener, stop_read, stop_write;
-  std::thread acceptor;
+  std::jthread acceptor;
   struct Session {
     Descriptor fd;
     RemoteCommand command;
-    std::thread thread;
+    std::jthread thread;
     std::atomic<bool> done{false};
   };
   std::list<Session> sessions;  // of the acceptor's thread, until that is joined
@@ -188,10 +189,15 @@ struct ControlServer::State {
       if (!fd) continue;
       Session& session = sessions.emplace_back();
       session.fd = std::move(fd);
-      session.thread = std::thread([this, &session] {
-        serve(session);
-        session.done = true;
-      });
+      try {
+        session.thread = begin_thread([this, &session] {
+          serve(session);
+          session.done = true;
+        });
+      } catch (const Error& e) {  // its sender is told that the connection ended
+        spdlog::error("a command of another process: {}", e.what());
+        sessions.pop_back();
+      }
     }
     for (Session& session : sessions) session.command.cancelled = true;
     for (Session& session : sessions) session.thread.join();
@@ -204,7 +210,8 @@ struct ControlServer::State {
     if (!read_fully(session.fd.get(), message.data(), length)) return;
     // The caller sends nothing more: what can be read now is that it hung up.
     std::atomic<bool> running{true};
-    std::thread watcher([&] {
+    std::jthread watcher;
+    const auto watch = [&] {
       while (running) {
         pollfd wait{session.fd.get(), POLLIN | POLLRDHUP, 0};
         if (::poll(&wait, 1, 100) > 0 && (wait.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
@@ -212,9 +219,10 @@ struct ControlServer::State {
           return;
         }
       }
-    });
+    };
     int32_t status = 1;
     try {
+      watcher = begin_thread(watch);
       const Json json = parse_json(message, "a command");
       for (const Json& word : get_array(json, "words", "a command"))
         session.command.words.push_back(word.get<std::string>());
@@ -223,11 +231,11 @@ struct ControlServer::State {
       session.command.config_path = get_string(configuration, "path", "a command");
       session.command.config_digest = get_string(configuration, "digest", "a command");
       status = handler(session.command);
-    } catch (const std::exception& e) {  // a malformed message: its sender is no hyp of ours
-      spdlog::warn("a command was not understood: {}", e.what());
+    } catch (const std::exception& e) {  // a malformed message: its sender is no hyp of ours; or there is no thread
+      spdlog::warn("a command was not run: {}", e.what());
     }
     running = false;
-    watcher.join();
+    if (watcher.joinable()) watcher.join();
     for (Descriptor* fd : {&session.command.in, &session.command.out, &session.command.err}) *fd = Descriptor();
     write_fully(session.fd.get(), &status, sizeof status);
   }
@@ -247,7 +255,7 @@ ControlServer::ControlServer(const std::string& cache_root, Handler handler) : s
   if (::pipe2(ends, O_CLOEXEC) != 0) fail_errno(errno, "make a pipe");
   s.stop_read = Descriptor(ends[0]);
   s.stop_write = Descriptor(ends[1]);
-  s.acceptor = std::thread([&s] { s.accept_all(); });
+  s.acceptor = begin_thread([&s] { s.accept_all(); });
 }
 
 ControlServer::~ControlServer() {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "hyp/daemon/receiver_server.h"
 #include "hyp/daemon/sink_ticks.h"
 #include "hyp/maintain/maintain.h"
@@ -254,15 +255,20 @@ void run_daemon(Service& service, const DaemonOptions& options, const std::atomi
     options.announce("serving the cache " + service.config().cache_root);
     SinkTicks sinks(service.config().sinks, service.config().state_dir, now_ms(),
                     [&](const SinkConfig& sink, SinkPass pass) { return ship(service, sink, pass, stop); });
-    std::thread follower([&] { follow(service, stop); });  // apart: a big file must not hold up flushes and sinks
-    std::thread upkeep([&] { look_after(service, stop); });
+    // Apart: a big file must not hold up flushes and sinks.
+    std::atomic<bool> ends{false};
+    std::jthread follower, upkeep;
+    const struct End {
+      std::atomic<bool>& ends;
+      ~End() { ends = true; }
+    } before_they_are_joined{ends};
+    follower = begin_thread([&] { follow(service, ends); });
+    upkeep = begin_thread([&] { look_after(service, ends); });
     while (!stop) {
       flush_tick.run();
       sinks.run(now_ms());
       std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
     }
-    follower.join();
-    upkeep.join();
     spdlog::info("stopping: what is under way ends first");
   }
   flush_tick.flush();  // nothing is captured any more

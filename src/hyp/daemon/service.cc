@@ -39,7 +39,9 @@ Service::Service(FileLock owner, const Config& config)
       cache_(config),
       spool_(Spool::open(config.cache_root)),
       left_behind_(Spool::open_abandoned(config.cache_root)),
-      disk_use_(config.cache_root) {}
+      disk_use_(config.cache_root) {
+  take_configured_routing(cache_, *spool_);
+}
 
 // With the first flush, not before: a receiver that starts again may have much to flush, and its senders wait.
 void Service::flush_left_behind(const std::function<void()>& give_way) {
@@ -102,6 +104,7 @@ Receiver& Service::open_receiver() {
   std::erase_if(left_behind_, [&](const auto& spool) { return is_receiver_spool(spool->folder()); });
   check_ledger_knows_tables(cache_);
   receiver_ = Receiver::open(cache_);
+  take_configured_routing(cache_, receiver_->spool());
   return *receiver_;
 }
 

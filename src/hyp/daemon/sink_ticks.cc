@@ -7,6 +7,7 @@
 #include "base/civil_time.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "base/uri.h"
 #include "hyp/sink/outbox.h"
 #include "hyp/sink/watermark.h"
@@ -100,11 +101,17 @@ bool SinkTicks::has_due_retries(Slot& slot, int64_t now_ms) const {
 void SinkTicks::begin(Slot& slot, SinkPass pass, int64_t now_ms) {
   if (slot.thread.joinable()) slot.thread.join();
   slot.is_running = true;
-  slot.thread = std::thread([this, &slot, pass, now_ms] {
-    const bool is_done = ship_(slot.sink, pass);
-    if (is_done && pass == SinkPass::scheduled) save_last_run(last_run_path(state_dir_, slot.sink.name), now_ms);
+  try {
+    slot.thread = begin_thread([this, &slot, pass, now_ms] {
+      const bool is_done = ship_(slot.sink, pass);
+      if (is_done && pass == SinkPass::scheduled) save_last_run(last_run_path(state_dir_, slot.sink.name), now_ms);
+      slot.is_running = false;
+    });
+  } catch (const Error& e) {
     slot.is_running = false;
-  });
+    if (pass == SinkPass::scheduled) slot.next_ms = now_ms + kAfterTryMs;
+    spdlog::error("sink {}: {}", slot.sink.name, e.what());
+  }
 }
 
 }  // namespace firn::hyp

@@ -37,7 +37,7 @@ class SinkTicks {
     int64_t next_ms;
     int64_t next_look_ms = 0;  // into the outbox
     std::atomic<bool> is_running{false};
-    std::thread thread;
+    std::jthread thread;
   };
   bool has_due_retries(Slot& slot, int64_t now_ms) const;
   void begin(Slot& slot, SinkPass pass, int64_t now_ms);

@@ -29,6 +29,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "hyp/http/tls_context.h"
 
 namespace firn::hyp {
@@ -209,7 +210,7 @@ struct HttpServer::State {
   std::unique_ptr<TlsServerContext> tls;
   asio::io_context context;
   tcp::acceptor acceptor{asio::make_strand(context)};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   std::atomic<int64_t> connections{0};
   std::atomic<int64_t> refusing{0};
   std::atomic<int64_t> body_bytes{0};  // of all requests that are being received or answered
@@ -719,7 +720,12 @@ HttpServer::HttpServer(const HttpServerOptions& options, HttpHandlers handlers) 
   asio::co_spawn(s.acceptor.get_executor(), s.accept_all(), [](const std::exception_ptr& failure) {
     if (failure) std::rethrow_exception(failure);
   });
-  for (int i = 0; i < options.threads; ++i) s.threads.emplace_back([&s] { s.context.run(); });
+  try {
+    for (int i = 0; i < options.threads; ++i) s.threads.push_back(begin_thread([&s] { s.context.run(); }));
+  } catch (const Error&) {  // those that were begun would wait for connections
+    s.context.stop();
+    throw;
+  }
 }
 
 HttpServer::HttpServer(const HttpServerOptions& options, Handler handler)
@@ -750,7 +756,7 @@ HttpServer::~HttpServer() {
     }
     std::this_thread::sleep_for(Milliseconds(20));
   }
-  for (std::thread& thread : s.threads) thread.join();
+  s.threads.clear();  // joins
 }
 
 uint16_t HttpServer::port() const { return state_->acceptor.local_endpoint().port(); }

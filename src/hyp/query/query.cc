@@ -8,6 +8,7 @@
 #include "base/arrow_status.h"
 #include "base/clock.h"
 #include "base/span.h"
+#include "base/threads.h"
 #include "base/uuid.h"
 #include "hyp/query/dataset_scan.h"
 #include "hyp/query/pruning.h"
@@ -57,7 +58,7 @@ class Interrupter {
  public:
   Interrupter(duckdb_connection connection, const std::atomic<bool>* cancelled) {
     if (cancelled == nullptr) return;
-    thread_ = std::thread([this, connection, cancelled] {
+    thread_ = begin_thread([this, connection, cancelled] {
       while (!done_) {
         if (*cancelled) duckdb_interrupt(connection);
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -71,7 +72,7 @@ class Interrupter {
 
  private:
   std::atomic<bool> done_{false};
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 class QueryReader final : public arrow::RecordBatchReader {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads.h"
 
 namespace firn::hyp {
 namespace {
@@ -22,7 +23,7 @@ AccessLog::AccessLog(std::string path) : path_(std::move(path)) {
   std::error_code ignored;  // what is wrong shows when it is opened
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   open();
-  thread_ = std::thread([this] { run(); });
+  thread_ = begin_thread([this] { run(); });
 }
 
 AccessLog::~AccessLog() {

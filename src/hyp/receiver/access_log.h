@@ -30,7 +30,7 @@ class AccessLog {
   bool stopping_ = false;  // of mutex_
   int fd_ = -1;            // of the thread, once it runs
   bool has_failed_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace firn::hyp

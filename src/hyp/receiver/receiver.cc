@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "base/uri.h"
 #include "base/uuid.h"
 #include "hyp/capture/json_scanner.h"
@@ -155,7 +156,7 @@ struct Receiver::State {
   Ledger ledger;
   bool is_unsettled = false;  // a group failed, and the ledger was not opened anew since
   int64_t forgot_old_ms = 0;
-  std::thread committer;
+  std::jthread committer;
 
   std::string reason_to_refuse(int64_t bytes) const;  // empty: none. Requires mutex
   bool has_gathered() const;                          // requires mutex
@@ -325,7 +326,7 @@ std::unique_ptr<Receiver> Receiver::open(Cache& cache, int64_t segment_bytes_max
   State& state = *receiver->state_;
   begin_above_markers(cache, *state.spool);
   state.ledger.make_log_ready();
-  state.committer = std::thread([&state] { state.run(); });
+  state.committer = begin_thread([&state] { state.run(); });
   return receiver;
 }
 
@@ -336,7 +337,7 @@ Receiver::~Receiver() {
     state_->is_ending = true;
   }
   state_->changed.notify_all();
-  state_->committer.join();
+  if (state_->committer.joinable()) state_->committer.join();
 }
 
 void Receiver::take(ReceivedBatch batch, Answered answered) {

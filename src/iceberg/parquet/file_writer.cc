@@ -13,6 +13,7 @@
 #include <parquet/properties.h>
 
 #include "base/arrow_status.h"
+#include "base/threads.h"
 #include "iceberg/parquet/array_adapter.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/parquet/column_metrics.h"
@@ -289,7 +290,9 @@ struct ParquetFileWriter::State {
       auto file = std::make_unique<parquet::ParquetFileWriter>();
       file->Open(
           std::make_unique<WatchedFile>(parquet::ParquetFileWriter::Open(sink, node, properties), node, &open_group));
-      auto arrow_properties = parquet::ArrowWriterProperties::Builder().set_use_threads(options.use_threads)->build();
+      auto arrow_properties = parquet::ArrowWriterProperties::Builder()
+                                  .set_use_threads(options.use_threads && has_arrow_threads())
+                                  ->build();
       check(parquet::arrow::FileWriter::Make(arrow::default_memory_pool(), std::move(file), to_arrow_schema(stored),
                                              std::move(arrow_properties), &writer),
             "create " + path);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/threads.h"
 #include "iceberg/parquet/arrow_schema.h"
 #include "iceberg/scan/task_reader.h"
 
@@ -104,7 +105,10 @@ class ReadAhead : public arrow::RecordBatchReader {
   void start() {
     if (started_) return;
     started_ = true;
-    for (size_t i = 0; i < thread_max_; ++i) threads_.emplace_back([this] { read_tasks_in_turn(); });
+    if (thread_max_ == 0) return;
+    const auto work = [this] { read_tasks_in_turn(); };
+    threads_.push_back(begin_thread(work));
+    begin_helpers(threads_, thread_max_ - 1, work);
   }
 
   void stop() {
