@@ -137,6 +137,10 @@ struct FlushOptions {
 // or the allocator as a whole.
 FlushReport flush(Cache& cache, Spool& spool, const FlushOptions& options = {});
 
+// For a process that has just opened the spool, before it captures: what comes is routed to partitions as configured
+// now. Where something is spooled yet, that waits until it is flushed, by the configuration that it came under.
+void take_configured_routing(const Cache& cache, const Spool& spool);
+
 // Consecutive lines of a frame's text, [begin, end), and the source partition that they belong to: the frame's, or
 // where the dataset has a sourceColumn the value of that column (null or missing: the frame's). Lines whose source
 // cannot be told are `rejected` with offsets into the text; they belong to no partition.

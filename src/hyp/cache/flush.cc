@@ -196,10 +196,10 @@ bool flush_until_end(SpoolFlush& flush) {
 }
 
 // Nothing is half-way in: a changed configuration may route what is spooled from now on.
-void take_configured_routing(SpoolFlush& flush) {
-  const FlushState before = flush.state;
-  for (auto& [dataset, column] : flush.state.routing) column = flush.cache.dataset_config(dataset).source_column;
-  if (flush.state != before) save_flush_state(flush.spool.folder(), flush.state);
+void take_configured_routing(const Cache& cache, const Spool& spool, FlushState& state) {
+  const FlushState before = state;
+  for (auto& [dataset, column] : state.routing) column = cache.dataset_config(dataset).source_column;
+  if (state != before) save_flush_state(spool.folder(), state);
 }
 
 }  // namespace
@@ -219,10 +219,16 @@ FlushReport flush(Cache& cache, Spool& spool, const FlushOptions& options) {
     flush.end = spool.end();
   }
   if (!flush_until_end(flush)) return flush.report;
-  take_configured_routing(flush);
+  take_configured_routing(cache, spool, flush.state);
   span.set("rows", flush.report.rows);
   span.set("rejected", flush.report.rejected);
   return flush.report;
+}
+
+void take_configured_routing(const Cache& cache, const Spool& spool) {
+  if (spool.unflushed_bytes() > 0) return;
+  FlushState state = load_flush_state(spool.folder());
+  take_configured_routing(cache, spool, state);
 }
 
 }  // namespace firn::hyp

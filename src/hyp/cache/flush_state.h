@@ -14,7 +14,8 @@ namespace firn::hyp {
 struct FlushState {
   // The sourceColumn (or "") by which each dataset's frames are routed. A range may be committed in some partitions
   // only; if its rows went elsewhere the next time, they would arrive twice. So a change of configuration waits until
-  // all that was spooled before it is flushed.
+  // all that was spooled before it is flushed: it is taken where a flush leaves nothing, and where a process opens a
+  // spool that has nothing (take_configured_routing).
   std::map<std::string, std::string> routing;
   // Of each dataset's rejects file, the length before which no line of this spool at or past its progress lies.
   std::map<std::string, int64_t> rejects_bytes;

@@ -145,10 +145,16 @@ iceberg::Schema with_exported_columns(const iceberg::Schema& schema, const Expor
 
 Cut::Cut(const Cache& cache, const std::atomic<bool>* cancelled) : cache_(cache), cancelled_(cancelled) {
   for (const std::string& folder : list_spools(cache.config().cache_root)) {
-    // Read before the tables: what is before the progress is in every table that is opened later.
-    const SpoolPosition progress = load_progress(folder);
+    OpenSpool spool;
     auto routing = load_flush_state(folder).routing;
-    spools_.push_back({std::make_unique<SpoolReader>(folder, progress), std::move(routing)});
+    do {  // until it is that of the frames which are read
+      spool.routing = std::move(routing);
+      // Read before the tables: what is before the progress is in every table that is opened later.
+      const SpoolPosition progress = load_progress(folder);
+      spool.reader = std::make_unique<SpoolReader>(folder, progress);
+      routing = load_flush_state(folder).routing;
+    } while (routing != spool.routing);
+    spools_.push_back(std::move(spool));
   }
 }
 

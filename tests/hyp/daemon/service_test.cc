@@ -90,6 +90,29 @@ TEST(HttpCapture, BeyondTheDiskLimitRowsAreRefusedUntilThereIsRoomAndNoneIsDropp
   EXPECT_EQ(service->follow().total.lines, 1);
 }
 
+TEST(Service, ANewSourceColumnCountsForTheFirstRowsThatComeUnderIt) {
+  CacheBox box;
+  {
+    const auto service = Service::try_own(box.config);
+    EXPECT_EQ(post(*service, "d", "{\"i\":0}\n").status, 202);
+    EXPECT_EQ(service->flush().rows, 1);
+  }
+  box.declare("d").source_column = "src";
+  {
+    const auto service = Service::try_own(box.config);
+    EXPECT_EQ(post(*service, "d", "{\"i\":1,\"src\":\"s1\"}\n{\"i\":2,\"src\":\"s2\"}\n").status, 202);
+    EXPECT_EQ(service->flush().rows, 2);
+    EXPECT_EQ(cached_rows(service->cache(), {"d", "s1"}), Lines{R"({"i":1,"src":"s1"})"});
+    EXPECT_EQ(cached_rows(service->cache(), {"d", "s2"}), Lines{R"({"i":2,"src":"s2"})"});
+    // Spooled under the column, and flushed without it.
+    EXPECT_EQ(post(*service, "d", "{\"i\":3,\"src\":\"s1\"}\n").status, 202);
+  }
+  box.declare("d").source_column = "";
+  const auto service = Service::try_own(box.config);
+  EXPECT_EQ(service->flush().rows, 1);
+  EXPECT_EQ(cached_rows(service->cache(), {"d", "s1"}).size(), 2U);
+}
+
 TEST(Service, FollowsThroughRotationAndTellsWhatIsMissed) {
   CacheBox box;
   const std::string log = box.folder / "app.log";
