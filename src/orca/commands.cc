@@ -23,9 +23,9 @@ constexpr const char* kEnvironment =
     "  ORCA_STATE          the SQLite file that holds the state of runs (default .orca/state.db)\n"
     "  ORCA_DATABASE_URL   a PostgreSQL database to hold it instead: postgresql://USER@HOST/DATABASE\n"
     "  ORCA_WAREHOUSE      the root of the tables that steps name\n"
-    "  ORCA_LEASE_SECONDS  how long after its last sign of life a runner's work is taken over (default 30)\n"
+    "  ORCA_LEASE_SECONDS  how long after its last sign of life a runner's work is taken over (30; at most 86400)\n"
     "  ORCA_TASKS          where tasks run: threads (default) or processes\n"
-    "  ORCA_TASK_WORKERS   how many (default: one a processor)\n"
+    "  ORCA_TASK_WORKERS   how many (default: one a processor; at most 1024)\n"
     "  ORCA_CODE           the code's version, as runs and snapshots tell it (default: the program's build id)\n";
 constexpr const char* kStatuses = "Status: 0 done, 1 failed, 2 wrong usage, 3 stopped on request before the end.";
 

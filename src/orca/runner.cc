@@ -31,6 +31,7 @@ struct AttemptControl {
   std::atomic<bool> cancelled{false};
   std::atomic<int64_t> began_us{0};              // 0: it waits for a thread
   bool has_ended = false, is_abandoned = false;  // under the pool's mutex
+  std::shared_ptr<Tasks> tasks;                  // this attempt's own
 };
 
 struct Finished {
@@ -85,10 +86,10 @@ class StateRecord final : public AttemptRecord {
 struct AttemptJob {
   std::shared_ptr<GroupCommit> state;
   std::shared_ptr<Inbox> inbox;
-  std::shared_ptr<Tasks> tasks;
   std::shared_ptr<AttemptControl> control;
   StepDefinition::Call call;
   StepDatasets datasets;
+  size_t result_bytes_max = 0;
   AttemptKey key;
   AttemptId id;
   StepDefinition::Inputs inputs;
@@ -98,8 +99,14 @@ void run_attempt(const AttemptJob& job) {
   Finished finished{.partition = {job.key.step, job.key.partition}, .attempt = job.key.attempt};
   try {
     StateRecord record(job.state, job.key);
-    Ctx ctx(job.id, job.datasets, record, job.tasks.get(), &job.control->cancelled);
+    Ctx ctx(job.id, job.datasets, record, job.control->tasks.get(), &job.control->cancelled);
     finished.result = job.call(ctx, job.key.partition, job.inputs);
+    if (finished.result.size() > job.result_bytes_max) {
+      fail(ErrorKind::unsupported,
+           "step {}: it returned {} bytes of JSON, and the state of runs keeps at most {} of a step's; write them to a "
+           "table, and return what says where",
+           job.id.step, finished.result.size(), job.result_bytes_max);
+    }
     ctx.check_result();
   } catch (...) {  // the attempt ends here; the run tells
     finished.error = std::current_exception();
@@ -152,11 +159,11 @@ void start_job(const std::shared_ptr<AttemptPool>& pool, AttemptJob job) {
   ++pool->running;
 }
 
-// The attempt is told to end, and nobody waits for it.
+// The attempt is told to end, and nobody waits for it nor for its tasks.
 void abandon(AttemptPool& pool, AttemptControl& control) {
   control.cancelled = true;
   AttemptJob dropped;
-  const std::lock_guard lock(pool.mutex);
+  std::unique_lock lock(pool.mutex);
   if (control.has_ended) return;
   const auto waits = std::find_if(pool.waiting.begin(), pool.waiting.end(),
                                   [&](const AttemptJob& job) { return job.control.get() == &control; });
@@ -169,6 +176,8 @@ void abandon(AttemptPool& pool, AttemptControl& control) {
   ++abandoned;
   --pool.running;
   pool.idle.notify_all();
+  lock.unlock();
+  control.tasks->cancel();
 }
 
 ErrorKind kind_of(const std::exception_ptr& error) {
@@ -287,7 +296,10 @@ bool Runner::stopping() {
 }
 
 RunOutcome Runner::work() {
-  state_->run("orca.runner", [&](Database& database) { register_runner(database, me_, options_.lease_ms); });
+  state_->run("orca.runner", [&](Database& database) {
+    register_runner(database, me_, options_.lease_ms);
+    add_limit_rows(database, pipeline_.plan);  // the code that began the run may have had others
+  });
   next_renewal_us_ = steady_us() + options_.lease_ms * 1'000 / 3;
   for (;;) {
     collect();
@@ -496,10 +508,11 @@ void Runner::start(const Claim& claim) {
   const StepDefinition& step = *pipeline_.order[claim.step];
   AttemptJob job{.state = state_,
                  .inbox = inbox_,
-                 .tasks = tasks_,
                  .control = std::make_shared<AttemptControl>(),
                  .call = step.call,
-                 .datasets = step.datasets};
+                 .datasets = step.datasets,
+                 .result_bytes_max = options_.result_bytes_max};
+  job.control->tasks = tasks_->share();
   job.key = {
       .run_id = run_.id, .step = claim.step, .partition = claim.partition, .attempt = claim.attempt, .runner = me_.id};
   job.id = {.pipeline = pipeline_.name,
@@ -641,17 +654,17 @@ std::string code_version() {
 
 RunnerOptions runner_options() {
   RunnerOptions options;
-  const auto number = [](const char* name, int64_t least, int64_t fallback) {
+  const auto number = [](const char* name, int64_t most, int64_t fallback) {
     const char* text = std::getenv(name);
     if (text == nullptr || *text == '\0') return fallback;
     char* end = nullptr;
     const long long value = std::strtoll(text, &end, 10);
-    if (*end != '\0' || value < least)
-      fail(ErrorKind::config, "{}: \"{}\" is no whole number of at least {}", name, text, least);
+    if (*end != '\0' || value < 1 || value > most)
+      fail(ErrorKind::config, "{}: \"{}\" is no whole number from 1 to {}", name, text, most);
     return static_cast<int64_t>(value);
   };
-  options.lease_ms = number("ORCA_LEASE_SECONDS", 1, options.lease_ms / 1'000) * 1'000;
-  options.tasks.workers = static_cast<int>(number("ORCA_TASK_WORKERS", 1, 0));
+  options.lease_ms = number("ORCA_LEASE_SECONDS", 86'400, options.lease_ms / 1'000) * 1'000;
+  options.tasks.workers = static_cast<int>(number("ORCA_TASK_WORKERS", 1'024, 0));
   const char* tasks = std::getenv("ORCA_TASKS");
   if (tasks != nullptr && *tasks != '\0') {
     const std::string_view text = tasks;

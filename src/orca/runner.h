@@ -15,10 +15,11 @@
 namespace firn::orca {
 
 struct RunnerOptions {
-  int parallel = 0;                // attempts at once; 0: twice the processors, and four at least
-  int64_t lease_ms = 30'000;       // how long after its last sign of life a runner's attempts are taken over
-  int64_t look_ms = 1'000;         // how often it looks what other runners did
-  int64_t stop_grace_ms = 10'000;  // how long attempts may take to end on a stop
+  int parallel = 0;                     // attempts at once; 0: twice the processors, and four at least
+  int64_t lease_ms = 30'000;            // how long after its last sign of life a runner's attempts are taken over
+  int64_t look_ms = 1'000;              // how often it looks what other runners did
+  int64_t stop_grace_ms = 10'000;       // how long attempts may take to end on a stop
+  size_t result_bytes_max = 256 << 20;  // of what a step returns, as JSON; neither database takes a gigabyte
   const std::atomic<bool>* stop = nullptr;
   TaskOptions tasks;
 };

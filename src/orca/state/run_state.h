@@ -93,6 +93,9 @@ std::string this_process();
 bool is_dead_process(const std::string& process);
 
 void register_runner(Database& database, const RunnerIdentity& runner, int64_t lease_ms);
+// The rows by which runners keep to the plan's limits together. Every runner adds those of its own code, which may have
+// limits that the run was begun without.
+void add_limit_rows(Database& database, const RunPlan& plan);
 // Ends the leases of the run's runners that are known to be dead, so that nobody waits for them.
 void end_dead_leases(Database& database, const std::string& run_id);
 // Ends the runner's own lease. Its partitions are taken over at once.

@@ -1,4 +1,5 @@
 // Runs as wholes: begun, found, stopped, retried.
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -106,6 +107,12 @@ RunStatus lock_run(Database& database, const std::string& run_id) {
   return run_status(result.rows.front().text(0));
 }
 
+void add_limit_rows(Database& database, const RunPlan& plan) {
+  // In order, so that two cannot wait for each other.
+  for (const auto& [name, count] : std::map<std::string, int64_t>(plan.limits.begin(), plan.limits.end()))
+    database.run("insert into orca_limits (name) values (?1) on conflict do nothing", {name});
+}
+
 std::optional<RunRow> create_run(Database& database, const NewRun& run) {
   database.run("insert into orca_pipelines (name, last_run) values (?1, 0) on conflict do nothing", {run.pipeline});
   // The row is held to the end, so numbers follow the order in which runs become visible.
@@ -129,9 +136,7 @@ std::optional<RunRow> create_run(Database& database, const NewRun& run) {
       "insert into orca_steps (run_id, step, name, status, total, remaining, failed) values (?1, ?2, ?3, 'waiting', 0, "
       "0, 0)",
       steps);
-  for (const auto& [name, count] : run.plan.limits) {
-    database.run("insert into orca_limits (name) values (?1) on conflict do nothing", {name});
-  }
+  add_limit_rows(database, run.plan);
   RunStatus status = RunStatus::running;
   advance(database, run.plan, run.id, status);
   return find_run_by_id(database, run.id);

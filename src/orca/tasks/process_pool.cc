@@ -113,7 +113,7 @@ class ProcessPool final : public TaskPool {
   void submit(std::shared_ptr<PendingTask> task) override {
     if (!queue_.put(std::move(task))) return;
     const std::lock_guard lock(mutex_);
-    if (threads_.size() < at_work_.size()) threads_.emplace_back([this, index = threads_.size()] { work(index); });
+    add_task_thread(threads_, at_work_.size(), [this, index = threads_.size()] { work(index); });
   }
   void cancel(const TaskOwner& owner) override {
     queue_.drop(owner);

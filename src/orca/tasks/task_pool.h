@@ -8,7 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "base/threads.h"
 #include "orca/tasks/tasks.h"
 
 namespace firn::orca {
@@ -56,6 +59,17 @@ class TaskQueue {
   size_t idle_ = 0;  // workers in take()
   bool closed_ = false;
 };
+
+// One more of the threads that run tasks, where there are fewer than `max` of them. Where the machine has no thread
+// left, those that there are run all tasks; throws busy where there are none.
+template <class Work>
+void add_task_thread(std::vector<std::jthread>& threads, size_t max, const Work& work) {
+  if (threads.empty()) {
+    threads.push_back(begin_thread(work));
+  } else if (threads.size() < max) {
+    begin_helpers(threads, 1, work);
+  }
+}
 
 std::unique_ptr<TaskPool> make_thread_pool(size_t workers, size_t queue_max);
 std::unique_ptr<TaskPool> make_process_pool(size_t workers, size_t queue_max, const TaskOptions& options);

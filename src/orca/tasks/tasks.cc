@@ -34,7 +34,7 @@ class ThreadPool final : public TaskPool {
   void submit(std::shared_ptr<PendingTask> task) override {
     if (!queue_.put(std::move(task))) return;
     const std::lock_guard lock(mutex_);
-    if (threads_.size() < workers_) threads_.emplace_back([this, index = threads_.size()] { work(index); });
+    add_task_thread(threads_, workers_, [this, index = threads_.size()] { work(index); });
   }
   void cancel(const TaskOwner& owner) override {
     queue_.drop(owner);

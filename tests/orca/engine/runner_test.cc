@@ -8,6 +8,8 @@
 #include <set>
 #include <thread>
 
+#include <unistd.h>
+
 #include "base/civil_time.h"
 #include "base/error.h"
 #include "base/uuid.h"
@@ -16,8 +18,27 @@
 #include "orca/schedule.h"
 #include "orca/state_box.h"
 
+namespace runner_test {
+
+void never_return() {
+  for (;;) pause();
+}
+int64_t twice(int64_t value) { return 2 * value; }
+
+}  // namespace runner_test
+
+using namespace runner_test;  // NOLINT
+ORCA_TASK(never_return);
+ORCA_TASK(twice);
+
 namespace firn::orca {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// This program, started as a worker, becomes one here: behind its tasks, and before any test.
+[[maybe_unused]] const bool is_worker = (run_if_task_worker(), false);
 
 class Runs : public OnBothDatabases {
  protected:
@@ -269,6 +290,61 @@ TEST_P(Runs, AtMostSoManyOfAStepRunAtOnce) {
   EXPECT_EQ(most, 2);
 }
 
+TEST_P(Runs, ALimitThatTheRunWasBegunWithoutIsKeptTogetherWithOthers) {
+  const auto each = [](Ctx&, const int64_t&) {};
+  const std::vector<int64_t> keys = {1, 2};
+  define([&](Definition& d) { d.step("each", each).mapped<int64_t>(keys); });
+  const RunRow run = begin();
+  define([&](Definition& d) { d.step("each", each).mapped<int64_t>(keys).at_most(1); });
+  EXPECT_EQ(work(run), RunStatus::done);
+  const SqlResult limits = box().open()->run("select name from orca_limits");  // what runners lock before they claim
+  ASSERT_EQ(limits.rows.size(), 1U);
+  EXPECT_EQ(limits.rows[0].text(0), "step p/each");
+}
+
+TEST_P(Runs, AResultThatIsTooLargeFailsItsStepAloneAndAtOnce) {
+  static std::atomic<int> tries;
+  tries = 0;
+  define([](Definition& d) {
+    d.step("large", [](Ctx&) {
+       ++tries;
+       return std::string(99, 'x');  // and its quotes
+     }).retries(5, 1, 1);
+    d.step("fits", [](Ctx&) { return std::string(98, 'x'); });
+  });
+  RunnerOptions options;
+  options.result_bytes_max = 100;
+  EXPECT_EQ(work(begin(), options), RunStatus::failed);
+  EXPECT_EQ(tries, 1);
+  EXPECT_EQ(view().steps[1].status, "done");
+  EXPECT_THAT(Json::parse(view().failures.at(0).error)["message"].get<std::string>(),
+              AllOf(HasSubstr("step large"), HasSubstr("101 bytes"), HasSubstr("at most 100"), HasSubstr("table")));
+}
+
+TEST_P(Runs, TasksOfATryThatTookTooLongHoldUpNoOthers) {
+  static std::atomic<int> tries;
+  tries = 0;
+  define([](Definition& d) {
+    d.step("hangs",
+           [](Ctx& ctx) {
+             ++tries;
+             ctx.tasks().get(ctx.tasks().remote(never_return));
+           })
+        .timeout_ms(30)
+        .retries(3, 1, 1);
+    d.step("goes_on", [](Ctx& ctx) {
+      while (tries < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return ctx.tasks().get(ctx.tasks().remote(twice, int64_t{21}));
+    });
+  });
+  RunnerOptions options;
+  options.tasks = {.engine = TaskEngine::processes, .workers = 2};
+  EXPECT_EQ(work(begin(), options), RunStatus::failed);
+  EXPECT_EQ(view().steps[0].failed, 1);
+  EXPECT_EQ(view().steps[1].result, "42");
+  while (abandoned_attempts() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 TEST_P(Runs, WhatARunnerClaimedAheadAndCannotComeToOthersDo) {
   static std::atomic<int> done;
   done = 0;
@@ -372,6 +448,22 @@ TEST_P(Runs, AScheduledTimeHasOneRunWithTheDayBefore) {
   ASSERT_TRUE(second);
   EXPECT_EQ(parameters_from_json(second->parameters).keys, (std::vector<std::string>{"2013-01-14"}))
       << "of those missed the last";
+}
+
+TEST(RunnerOptionsOfTheEnvironment, ThatAreOutOfRangeAreRefused) {
+  for (const char* name : {"ORCA_LEASE_SECONDS", "ORCA_TASK_WORKERS"}) {
+    for (const char* value : {"0", "-1", "ten", "100000", "9999999999999", "99999999999999999999"}) {
+      ::setenv(name, value, 1);
+      try {
+        runner_options();
+        ADD_FAILURE() << name << "=" << value;
+      } catch (const Error& e) {
+        EXPECT_THAT(e.what(),
+                    ::testing::HasSubstr(std::string(name) + ": \"" + value + "\" is no whole number from 1 to "));
+      }
+    }
+    ::unsetenv(name);
+  }
 }
 
 }  // namespace

@@ -378,6 +378,34 @@ TEST_P(Turns, LimitsHoldOverAllRuns) {
   EXPECT_EQ(loads(turn(plan, two, "r2", 10)), 1) << "a dead runner holds nothing";
 }
 
+TEST_P(Turns, LimitsThatRunsWereBegunWithoutHoldOverTurnsAtOnce) {
+  RunPlan plan;
+  plan.steps = {{.name = "load"}};
+  const RunRow one = begin_run(plan), two = begin_run(plan);
+  plan.steps[0].limits = {"step p/load"};
+  plan.limits = {{"step p/load", 1}};
+  for (const auto& [run, runner] : {std::pair(one, "r1"), std::pair(two, "r2")}) {
+    add_runner(run, runner);
+    in_transaction([&] { add_limit_rows(*database_, plan); });
+  }
+  const auto claim = [&](Database& database, const RunRow& run, const std::string& runner) {
+    return take_turn(database, plan, {.run_id = run.id, .runner = runner, .code = "c", .claims_max = 1}).claims.size();
+  };
+  database_->begin();
+  EXPECT_EQ(claim(*database_, one, "r1"), 1U);
+  size_t claimed = 1;
+  std::jthread other([&] {
+    const auto database = box().open();
+    database->begin();
+    claimed = claim(*database, two, "r2");
+    database->commit();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // the other's turn has its chance
+  database_->commit();
+  other.join();
+  EXPECT_EQ(claimed, 0U);
+}
+
 TEST_P(Turns, APinStandsAsItWasFirstProposed) {
   const RunPlan plan = plan_of_three();
   const RunRow run = begin_run(plan);
