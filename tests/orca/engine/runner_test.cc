@@ -431,7 +431,7 @@ TEST_P(Runs, AScheduledTimeHasOneRunWithTheDayBefore) {
   const auto database = box().open();
   const auto begin_at = [&](const char* text) {
     database->begin();
-    auto run = begin_scheduled(*database, pipeline_, ms("2013-01-10T12:00Z"), ms(text));
+    auto run = begin_scheduled(*database, pipeline_, ms("2013-01-10T12:00Z"), ms(text)).begun;
     database->commit();
     return run;
   };
@@ -442,6 +442,9 @@ TEST_P(Runs, AScheduledTimeHasOneRunWithTheDayBefore) {
   EXPECT_EQ(first->scheduled_ms, ms("2013-01-11T06:00Z"));
   EXPECT_FALSE(begin_at("2013-01-11T06:00Z")) << "it has its run";
   EXPECT_FALSE(begin_at("2013-01-12T06:00Z")) << "the one before is still open";
+  const ScheduleLook look = begin_scheduled(*database, pipeline_, ms("2013-01-10T12:00Z"), ms("2014-01-12T07:00Z"));
+  EXPECT_EQ(look.waits_for->number, first->number);
+  EXPECT_EQ(look.due_ms, ms("2014-01-12T06:00Z")) << "the last, of a year of days";
   state_ = std::make_shared<GroupCommit>([this] { return box().open(); });
   EXPECT_EQ(work(*first), RunStatus::done);
   const auto second = begin_at("2013-01-15T07:00Z");
