@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <unistd.h>
 #include <filesystem>
 #include <map>
 
@@ -94,6 +96,14 @@ std::unique_ptr<Database> open_sqlite(const std::string& path, bool create) {
   } else if (!std::filesystem::exists(path)) {
     fail(ErrorKind::not_found,
          "{}: there is no state of runs here; a pipeline's first run makes it (ORCA_STATE names the file)", path);
+  } else if (!std::filesystem::exists(path + "-wal")) {
+    const std::string folder = std::filesystem::absolute(path).parent_path().string();
+    if (faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) != 0)
+      fail(ErrorKind::io,
+           "{}: even a look needs write permission on its folder while no other program has it open: SQLite reads it "
+           "with the help of two files beside it ({}-wal and -shm), and they have to be made. Look as a user who may "
+           "write to {}, or while a runner works",
+           path, std::filesystem::path(path).filename().string(), folder);
   }
   return std::make_unique<SqliteDatabase>(path, create);
 }

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -170,6 +171,45 @@ TEST(StateFiles, AStateThatIsNotThereIsNotMadeByALook) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::not_found);
+  }
+}
+
+// As a user who may read, and not write, what is in the folder.
+class ReadOnlyFolder {
+ public:
+  explicit ReadOnlyFolder(std::string path) : path_(std::move(path)), is_root_(geteuid() == 0) {
+    chmod(path_.c_str(), 0555);
+    if (is_root_) EXPECT_EQ(seteuid(65'534), 0);
+  }
+  ~ReadOnlyFolder() {
+    if (is_root_) EXPECT_EQ(seteuid(0), 0);
+    chmod(path_.c_str(), 0755);
+  }
+  ReadOnlyFolder(const ReadOnlyFolder&) = delete;
+  ReadOnlyFolder& operator=(const ReadOnlyFolder&) = delete;
+
+ private:
+  std::string path_;
+  bool is_root_;
+};
+
+TEST(StateFiles, AStateThatMayOnlyBeReadIsLookedAtWhileARunnerHasItOpenAndElseSaysWhatIsMissing) {
+  const TempFolder folder;
+  const StateLocation location{.sqlite_path = folder / "state.db"};
+  {
+    const auto runner = open_database(location);
+    ASSERT_EQ(runner->run("select count(*) from orca_runs").rows.at(0).integer(0), 0);
+    for (const char* name : {"state.db", "state.db-wal", "state.db-shm"}) chmod((folder / name).c_str(), 0644);
+    const ReadOnlyFolder read_only(folder.path());
+    EXPECT_TRUE(list_runs(*open_existing_database(location), "", 10).empty());
+  }
+  const ReadOnlyFolder read_only(folder.path());
+  try {
+    open_existing_database(location);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::io);
+    EXPECT_NE(std::string(e.what()).find("needs write permission on its folder"), std::string::npos) << e.what();
   }
 }
 
