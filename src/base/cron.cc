@@ -153,6 +153,7 @@ CronSchedule CronSchedule::parse(std::string_view text) {
   // cron(8) takes a field as unrestricted when it begins with a star, "*/2" too.
   schedule.any_day_ = fields[2].front() == '*';
   schedule.any_weekday_ = fields[4].front() == '*';
+  schedule.next_after_ms(0);
   return schedule;
 }
 

@@ -11,10 +11,9 @@ namespace firn {
 // where both day fields are restricted a day matches if either does.
 class CronSchedule {
  public:
-  // Throws invalid_argument naming the field.
+  // Throws invalid_argument naming the field; also where no minute matches within 8 years (30 February).
   static CronSchedule parse(std::string_view text);
-  // The first matching minute strictly after `unix_ms` (UTC milliseconds since 1970). Throws invalid_argument if there
-  // is none within 8 years (30 February).
+  // The first matching minute strictly after `unix_ms` (UTC milliseconds since 1970).
   int64_t next_after_ms(int64_t unix_ms) const;
   const std::string& text() const { return text_; }
 

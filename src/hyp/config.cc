@@ -81,6 +81,8 @@ class ConfigLoader {
                     const DatasetConfig& config);
   SinkConfig load_sink(const ConfigValue& value, size_t index);
   void load_forward(ConfigReader& reader, SinkConfig& sink);
+  std::string load_folder(ConfigReader& reader, const char* key, const char* otherwise);
+  void check_apart_from_cache(const ConfigReader& at, const char* key, const std::string& path, const Config& config);
   void check_beside(const ConfigReader& at, const SinkConfig& sink, const SinkConfig& other);
   ReceiverConfig load_receiver(const ConfigValue& value);
   void add_gateway_column(int line, Config& config);
@@ -359,6 +361,26 @@ void ConfigLoader::load_forward(ConfigReader& reader, SinkConfig& sink) {
   sink.unit_bytes_max = 4 << 20;
 }
 
+std::string ConfigLoader::load_folder(ConfigReader& reader, const char* key, const char* otherwise) {
+  const std::string path = reader.text(key, otherwise);
+  if (path.empty()) reader.fail_at(key, "is empty: it must name a folder");
+  return absolute(path, folder_);
+}
+
+// What is in the cache's own folders is the cache's, which removes what it does not know.
+void ConfigLoader::check_apart_from_cache(const ConfigReader& at, const char* key, const std::string& path,
+                                          const Config& config) {
+  const std::filesystem::path relative = std::filesystem::path(path).lexically_normal().lexically_relative(
+      std::filesystem::path(config.cache_root).lexically_normal());
+  const std::string first = relative.empty() ? ".." : relative.begin()->string();
+  for (const char* own : {".", "datasets", "spool", "receiver", "rejects"}) {
+    if (first == own) {
+      at.fail_at(key,
+                 fmt::format("{} is in the cache's own folders ({}): name another folder", path, config.cache_root));
+    }
+  }
+}
+
 // A destination keeps one stream of a partition, so what one of two sinks ships looks to the other like a copy of the
 // cache (P10.7).
 void ConfigLoader::check_beside(const ConfigReader& at, const SinkConfig& sink, const SinkConfig& other) {
@@ -469,8 +491,9 @@ Config ConfigLoader::load(const ConfigValue& root) {
   Config config;
   config.path = path_;
   ConfigReader reader(root, "", path_);
-  config.cache_root = absolute(reader.text("cacheRoot", ".hyp/cache"), folder_);
-  config.state_dir = absolute(reader.text("stateDir", ".hyp/state"), folder_);
+  config.cache_root = load_folder(reader, "cacheRoot", ".hyp/cache");
+  config.state_dir = load_folder(reader, "stateDir", ".hyp/state");
+  check_apart_from_cache(reader, "stateDir", config.state_dir, config);
   config.allow_undeclared_datasets = reader.boolean("undeclaredDatasets", config.allow_undeclared_datasets);
   load_retention(reader, "defaultDays", config.retention);
   if (const ConfigValue* datasets = reader.object("datasets")) {
@@ -490,6 +513,7 @@ Config ConfigLoader::load(const ConfigValue& root) {
     for (const ConfigValue& value : sinks->items) {
       SinkConfig sink = load_sink(value, config.sinks.size());
       const ConfigReader at(value, fmt::format("sinks[{}]", config.sinks.size()), path_);
+      if (!sink.path.empty()) check_apart_from_cache(at, "path", sink.path, config);
       for (const SinkConfig& other : config.sinks) check_beside(at, sink, other);
       for (const std::string& dataset : sink.datasets) check_dataset_name(at, "datasets", dataset, config);
       config.sinks.push_back(std::move(sink));

@@ -321,6 +321,23 @@ TEST(Config, AForwardSinkHasItsOwnKeysAndLimits) {
     EXPECT_THAT(error(R"(, "url": "http://r", ")" + key + R"(": "x")"), HasSubstr("unknown key")) << key;
 }
 
+TEST(Config, NothingElseLiesInTheCachesOwnFolders) {
+  EXPECT_THAT(config_error(R"({"cacheRoot": ""})"), AllOf(HasSubstr("cacheRoot"), HasSubstr("empty")));
+  EXPECT_THAT(config_error(R"({"stateDir": ""})"), AllOf(HasSubstr("stateDir"), HasSubstr("empty")));
+  for (const char* state : {"/c", "/c/", "/c/datasets", "/c/datasets/a", "/c/./spool", "/x/../c/receiver"}) {
+    EXPECT_THAT(config_error(fmt::format(R"({{"cacheRoot": "/c", "stateDir": "{}"}})", state)),
+                AllOf(HasSubstr("stateDir"), HasSubstr("the cache's own folders (/c)")))
+        << state;
+    EXPECT_THAT(config_error(fmt::format(
+                    R"({{"cacheRoot": "/c", "sinks": [{{"name": "s", "type": "blob", "path": "{}"}}]}})", state)),
+                AllOf(HasSubstr("sinks[0].path"), HasSubstr("the cache's own folders (/c)")))
+        << state;
+  }
+  for (const char* state : {"/", "/s", "/cache", "/c/state", "/c/../datasets"}) {
+    EXPECT_EQ(config_error(fmt::format(R"({{"cacheRoot": "/c/", "stateDir": "{}"}})", state)), "no error") << state;
+  }
+}
+
 TEST(Config, TwoSinksShipNoDatasetToOnePlace) {
   const auto sinks = [](const std::string& a, const std::string& b) {
     return "{\"sinks\": [{\"name\": \"first\", " + a + "},\n{\"name\": \"second\", " + b + "}]}";
