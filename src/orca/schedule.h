@@ -8,8 +8,8 @@
 
 namespace firn::orca {
 
-// Throws config, naming the pipeline, where no scheduled run of it could begin: a step's keys cannot be known, or the
-// schedule has no time after `at_ms`.
+// Throws config, naming pipeline and step, where no scheduled run of it could begin, since that step's keys cannot be
+// known.
 void check_schedule(const Pipeline& pipeline, int64_t at_ms);
 
 struct ScheduleLook {

@@ -256,12 +256,7 @@ int64_t last_due_ms(const CronSchedule& schedule, int64_t first_ms, int64_t at_m
 }  // namespace
 
 void check_schedule(const Pipeline& pipeline, int64_t at_ms) {
-  try {
-    scheduled_parameters(pipeline, pipeline.schedule->next_after_ms(at_ms));
-  } catch (const Error& e) {
-    if (e.kind() == ErrorKind::config) throw;
-    throw Error(ErrorKind::config, "pipeline " + pipeline.name, e);
-  }
+  scheduled_parameters(pipeline, pipeline.schedule->next_after_ms(at_ms));
 }
 
 ScheduleLook begin_scheduled(Database& database, const Pipeline& pipeline, int64_t since_ms, int64_t at_ms) {
