@@ -391,8 +391,12 @@ void Endpoint::receive(HttpRequest& request, const std::shared_ptr<Note>& note, 
     json["line"] = rows.problem->line;
     return answer(json_answer(422, json));
   }
-  if (batch.range.reset && rows.rows > 0)
-    return answer(error_answer(400, fmt::format("{}: a reset has no rows", kSeqRangeHeader)));
+  // Each row has a number of its own in the range, and a reset's is empty.
+  const uint64_t numbers = static_cast<uint64_t>(batch.range.until) - static_cast<uint64_t>(batch.range.since);
+  if (note->is_batch && static_cast<uint64_t>(rows.rows) > numbers) {
+    return answer(error_answer(
+        400, fmt::format("{}: the body has {} rows, the range {} numbers", kSeqRangeHeader, rows.rows, numbers)));
+  }
   const int64_t more_bytes = static_cast<int64_t>(rows.text.size()) - body.held_bytes;
   if (more_bytes > 0 && request.reserve && !request.reserve(more_bytes))
     return answer(busy_answer(503, "too many bodies are being received", 1));

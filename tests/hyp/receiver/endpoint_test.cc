@@ -86,7 +86,7 @@ TEST(Endpoint, AGatewaysColumnThatIsNullIsAsGoodAsAbsent) {
     body += row + "\n";
     expected += marked + "\n";
   }
-  EXPECT_EQ(box.post(body, box.stream_headers()).status, 202);
+  EXPECT_EQ(box.post(body, box.stream_headers("0,6;start")).status, 202);
   EXPECT_EQ(box.post(body, {{"authorization", "Bearer " + box.token}}).status, 202);
   ASSERT_TRUE(box.taken.size() == 1 && box.captured.size() == 1);
   EXPECT_EQ(rows_of(box.taken[0]), expected);
@@ -189,6 +189,7 @@ TEST(Endpoint, AStreamHasAllOfItsHeadersOrNone) {
   EXPECT_TRUE(box.taken.empty());
   EXPECT_EQ(box.post("", box.stream_headers("5,5;reset=9")).status, 202);
   EXPECT_EQ(box.post("\n", box.stream_headers("5,8")).status, 202) << "a range with no row left";
+  EXPECT_EQ(box.post("{}\n{}\n{}\n", box.stream_headers("8,10")).status, 400) << "more rows than numbers";
   ASSERT_EQ(box.taken.size(), 2U);
   EXPECT_EQ(box.taken[0].range, (SeqRange{.since = 5, .until = 5, .reset = 9}));
   EXPECT_EQ(box.taken[1].text, "");
