@@ -71,6 +71,21 @@ TEST(Query, ErrorsAreDuckDbsWithThePlaceShown) {
   failure_of(cache, "-- nothing");
 }
 
+TEST(Query, NumbersBeyondADoubleAndDeepStatementsRun) {
+  CacheBox box;
+  Cache cache(box.config);
+  ingest(cache, {make_frame("logs", "a", {R"({"d":1.5})", R"({"d":-2.5})"})});
+  EXPECT_EQ(json_rows(cache, "select d from logs where d < 1e400 and d > -1e400 order by d"),
+            (Lines{R"({"d":-2.5})", R"({"d":1.5})"}));
+  EXPECT_EQ(single_value(cache, "select count(*) from logs where d > 1e400 or d = -1e400"), "0");
+  EXPECT_EQ(single_value(cache, "select 'Infinity, \"NaN\" -Infinity' from logs where d < 0 and d < 1e999"),
+            R"("Infinity, \"NaN\" -Infinity")");
+  EXPECT_NE(failure_of(cache, "select 1e400 from x.logs").message.find("datasets have no schemas"), std::string::npos);
+  std::string sum = "1";
+  for (int i = 0; i < 270; ++i) sum += "+1";
+  EXPECT_EQ(single_value(cache, "select count(*) from logs where d < " + sum), "2");
+}
+
 TEST(Query, StopsSoonOnceCancelled) {
   CacheBox box;
   Cache cache(box.config);
