@@ -6,6 +6,7 @@
 #include "hyp/cache/parallel.h"
 #include "hyp/cache/row_id.h"
 #include "hyp/capture/json_scanner.h"
+#include "hyp/capture/line_blocks.h"
 
 namespace firn::hyp {
 namespace {
@@ -66,8 +67,10 @@ RejectedRow describe(const FrameAt& frame, int64_t offset, const RejectedLine& r
   const auto begin = static_cast<size_t>(offset);
   size_t end = std::min(text.find('\n', begin), text.size());
   if (end > begin && text[end - 1] == '\r') --end;
-  return {{frame.begin, offset}, frame.frame.source, lines.line_at(frame, offset),
-          rejected.column,       rejected.reason,    text.substr(begin, end - begin)};
+  const std::string_view line = std::string_view(text).substr(begin, end - begin);
+  const CutLine kept = find_cut(line).value_or(CutLine{line});
+  return {{frame.begin, offset},  frame.frame.source, lines.line_at(frame, offset), rejected.column, rejected.reason,
+          std::string(kept.text), kept.bytes};
 }
 
 std::shared_ptr<arrow::Array> make_batch_ids(const Job& job, const JobText& text,

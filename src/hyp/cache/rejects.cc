@@ -54,6 +54,10 @@ std::string to_line(const std::string& dataset, const std::string& spool_id, con
   } else {
     json["textBase64"] = base64(row.text);
   }
+  if (row.cut_bytes > 0) {
+    json["cut"] = true;
+    json["lineBytes"] = row.cut_bytes;
+  }
   // Reasons and sources may quote bytes of the line.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

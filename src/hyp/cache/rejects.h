@@ -23,7 +23,8 @@ struct RejectedRow {
   std::string source;  // the capture's source, or the partition's
   int64_t line = 0;    // in its source, from 1
   std::string column, reason;
-  std::string text;  // the line without its newline
+  std::string text;       // the line without its newline
+  int64_t cut_bytes = 0;  // of the whole line, where the text is only its beginning (CutLine); else 0
 };
 
 // <cacheRoot>/rejects/<dataset>.ndjson. A decision stands once it is durable here, before the commit whose marker

@@ -1,6 +1,7 @@
 #include "hyp/capture/line_blocks.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int64_t kWaitUsMax = 500'000;
 constexpr size_t kBlocksAheadMax = 8;  // goes on while the caller waits for a sync
+constexpr std::string_view kCutMark("\0cut:", 5);
 
 void count_lines(LineBlock& block) {
   const char* p = block.text.data();
@@ -27,6 +29,16 @@ void count_lines(LineBlock& block) {
 }
 
 }  // namespace
+
+std::optional<CutLine> find_cut(std::string_view line) {
+  const size_t at = line.rfind(kCutMark);
+  if (at == std::string_view::npos) return std::nullopt;
+  const char* const end = line.data() + line.size();
+  CutLine cut{line.substr(0, at)};
+  const auto [stop, error] = std::from_chars(line.data() + at + kCutMark.size(), end, cut.bytes);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return cut;
+}
 
 bool LineBlocks::skip(int64_t bytes) {
   std::vector<char> scratch(kBlockBytes);
@@ -62,11 +74,27 @@ LineBlock LineBlocks::cut(size_t size) {
   block.text = std::move(buffer_);
   block.text.resize(size);
   block.bytes = static_cast<int64_t>(size) + dropped_;
+  if (dropped_ > 0) {
+    const size_t end = std::min(block.text.find('\n', kept_), size);
+    const int64_t line_bytes = static_cast<int64_t>(end) + dropped_;
+    block.text.replace(kept_, end - kept_, fmt::format("{}{}", kCutMark, line_bytes));
+  }
   buffer_ = std::move(rest);
   dropped_ = 0;
   searched_ = 0;
   waiting_since_us_ = steady_us();
   return block;
+}
+
+// Of a buffer that is the beginning of one line, what is past row_bytes_max_ + 1 bytes.
+void LineBlocks::drop() {
+  if (dropped_ == 0) {
+    kept_ = row_bytes_max_ + 1;
+    const auto is_inside = [&](size_t at) { return (static_cast<unsigned char>(buffer_[at]) & 0xC0) == 0x80; };
+    for (int i = 0; i < 3 && kept_ > 0 && is_inside(kept_); ++i) --kept_;
+  }
+  dropped_ += static_cast<int64_t>(buffer_.size() - kept_);
+  buffer_.resize(kept_);
 }
 
 std::optional<LineBlock> LineBlocks::next() {
@@ -83,8 +111,7 @@ std::optional<LineBlock> LineBlocks::next() {
       }
       searched_ = buffer_.size();
       if (buffer_.size() > row_bytes_max_ + 1) {
-        dropped_ += static_cast<int64_t>(buffer_.size() - row_bytes_max_ - 1);
-        buffer_.resize(row_bytes_max_ + 1);
+        drop();
         searched_ = buffer_.size();
       }
     }

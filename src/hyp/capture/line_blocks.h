@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/error.h"
@@ -31,8 +32,17 @@ class BlockSource {
   virtual bool is_end() const = 0;
 };
 
-// One thread; the stream must outlive it. Of a line longer than row_bytes_max its first row_bytes_max + 1 bytes are
-// kept, which is as good for a reject, so memory is bounded by that and a block.
+// What stands of a line that was too long to be kept whole: its first bytes, then a NUL and this mark with the number
+// of bytes that it had. Such a line is no row, whatever the limit is when it is read.
+struct CutLine {
+  std::string_view text;  // the first bytes
+  int64_t bytes = 0;      // of the whole line, without its newline
+};
+std::optional<CutLine> find_cut(std::string_view line);
+
+// One thread; the stream must outlive it. Of a line longer than row_bytes_max its first row_bytes_max + 1 bytes (less a
+// character that these would cut) are kept with a mark (CutLine), which is as good for a reject, so memory is bounded
+// by that and a block.
 class LineBlocks : public BlockSource {
  public:
   static constexpr size_t kBlockBytes = 1 << 20;
@@ -50,11 +60,13 @@ class LineBlocks : public BlockSource {
  private:
   void fill();
   LineBlock cut(size_t size);
+  void drop();
 
   ByteStream& stream_;
   size_t row_bytes_max_;
   std::string buffer_;   // from the start of a line on
   int64_t dropped_ = 0;  // bytes of that line left out of the buffer
+  size_t kept_ = 0;      // what is kept of it, where some were
   size_t searched_ = 0;  // of the buffer: no newline before it
   bool is_end_ = false;
   bool is_idle_ = false;          // the last read brought nothing

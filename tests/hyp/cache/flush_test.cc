@@ -12,6 +12,7 @@
 #include "base/uri.h"
 #include "hyp/cache/cache_box.h"
 #include "hyp/cache/layout.h"
+#include "hyp/capture/ingest.h"
 #include "hyp/capture/spool_format.h"
 #include "iceberg/commit/commit.h"
 #include "support/crash.h"
@@ -110,6 +111,29 @@ TEST(Flush, ALineIsEitherARowOrARejectWithItsLineAndReason) {
   EXPECT_EQ(rejects[3]["line"], 16);
   EXPECT_EQ(rejects[3]["textBase64"], "/3t9");
   for (const Json& reject : rejects) EXPECT_FALSE(reject["reason"].get<std::string>().empty());
+}
+
+TEST(Flush, ARejectOfWhichOnlyTheBeginningWasKeptSaysSo) {
+  CacheBox box;
+  box.declare("logs").row_bytes_max = 100;
+  Cache cache(box.config);
+  const auto spool = Spool::open(box.config.cache_root);
+  CaptureOptions options;
+  options.dataset = "logs";
+  options.row_bytes_max = 100;
+  const std::string far_too_long = "{\"n\":\"" + std::string(3 << 20, 'x') + "\"}";
+  const std::string too_long = "{\"n\":\"" + std::string(100, 'y') + "\"}";
+  replace_file(box.folder / "in", "{\"n\":1}\n" + far_too_long + "\n" + too_long + "\n{\"n\":2}\n");
+  ingest_file(*spool, box.folder / "in", options);
+  EXPECT_EQ(flush(cache, *spool).rows, 2);
+  const auto rejects = rejects_of(box, "logs");
+  ASSERT_EQ(rejects.size(), 2U);
+  EXPECT_EQ(rejects[0]["text"], far_too_long.substr(0, 101));
+  EXPECT_EQ(rejects[0]["cut"], true);
+  EXPECT_EQ(rejects[0]["lineBytes"], far_too_long.size());
+  EXPECT_EQ(rejects[0]["line"], 2);
+  EXPECT_EQ(rejects[1]["text"], too_long);
+  EXPECT_FALSE(rejects[1].contains("cut"));
 }
 
 TEST(Flush, OnlyRejectsMakeNoTable) {

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "hyp/capture/line_blocks.h"
 #include "support/crash.h"
 #include "support/temp_folder.h"
 
@@ -213,7 +214,9 @@ TEST(IngestFile, BigFilesAreCutAtLineEndsAndLongLinesKeptWhole) {
 
 TEST(IngestFile, OfALineAboveTheLimitEnoughIsKeptToRejectIt) {
   TempFolder root;
-  write_text(root / "in", lines(0, 2) + std::string(10 << 20, 'x') + "\n" + lines(2, 4));
+  std::string long_line(10 << 20, 'x');
+  for (size_t at = 4998; at + 1 < long_line.size(); at += 2) long_line.replace(at, 2, "ü");  // 5001 ends inside of one
+  write_text(root / "in", lines(0, 2) + long_line + "\n" + lines(2, 4));
   const auto spool = Spool::open(root.path());
   CaptureOptions options = to_d();
   options.row_bytes_max = 5000;
@@ -225,8 +228,12 @@ TEST(IngestFile, OfALineAboveTheLimitEnoughIsKeptToRejectIt) {
   std::vector<std::string> kept;
   for (std::string line; std::getline(in, line);) kept.push_back(line);
   ASSERT_EQ(kept.size(), 5U);
-  EXPECT_GT(kept[2].size(), 5000U);
   EXPECT_EQ(kept[4], "{\"n\":3}");
+  EXPECT_GT(kept[2].size(), 5000U);
+  const auto cut = find_cut(kept[2]);
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->text, long_line.substr(0, 5000)) << "whole characters";
+  EXPECT_EQ(cut->bytes, 10 << 20);
 }
 
 TEST(IngestFile, GzipAndZstdAreToldByTheirBytes) {
