@@ -2,10 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <sstream>
+#include <mutex>
 #include <string>
 
-#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
 namespace firn {
@@ -14,18 +14,33 @@ namespace firn {
 class CapturedLog {
  public:
   CapturedLog() : before_(spdlog::default_logger()) {
-    auto logger = std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_, true));
+    auto logger = std::make_shared<spdlog::logger>("", sink_);
     logger->set_level(spdlog::level::warn);
-    logger->set_pattern("%v");
     spdlog::set_default_logger(std::move(logger));
   }
   ~CapturedLog() { spdlog::set_default_logger(before_); }
   CapturedLog(const CapturedLog&) = delete;
   CapturedLog& operator=(const CapturedLog&) = delete;
-  std::string text() const { return text_.str(); }  // not while others log
+  std::string text() const { return sink_->text(); }  // a line a message
 
  private:
-  std::ostringstream text_;
+  class Sink final : public spdlog::sinks::base_sink<std::mutex> {
+   public:
+    std::string text() {
+      const std::lock_guard lock(mutex_);
+      return text_;
+    }
+
+   private:
+    void sink_it_(const spdlog::details::log_msg& message) override {
+      text_.append(message.payload.data(), message.payload.size());
+      text_ += '\n';
+    }
+    void flush_() override {}
+    std::string text_;
+  };
+
+  const std::shared_ptr<Sink> sink_ = std::make_shared<Sink>();
   std::shared_ptr<spdlog::logger> before_;
 };
 
