@@ -43,6 +43,19 @@ bool has_generation(const std::string& partition_folder) {
                      [](const std::string& name) { return name.starts_with(kTablePrefix); });
 }
 
+std::string cursor_remedy(const std::string& partition_folder) {
+  std::string tables;
+  for (const std::string& name : subfolders(partition_folder)) {
+    if (name.starts_with(kTablePrefix)) tables += (tables.empty() ? "" : ", ") + name;
+  }
+  const bool has_several = tables.find(',') != std::string::npos;
+  return fmt::format(
+      "Restore it, or write {{\"v\":1,\"tableDir\":\"{}\",\"cacheId\":\"…\"}} into it, with the cacheId of another "
+      "partition's or of _hyp_ingest_seq.json{}",
+      has_several ? "…" : tables,
+      has_several ? fmt::format(", and of {} the one that holds the rows", tables) : std::string());
+}
+
 // Where no cursor was read: throws corrupt if a table with rows is there all the same. A crash between the first table
 // and its cursor leaves an empty one.
 void check_cursor_not_lost(const std::string& partition_folder) {
@@ -52,11 +65,8 @@ void check_cursor_not_lost(const std::string& partition_folder) {
     if (!name.starts_with(kTablePrefix) || !iceberg::filesystem_table_exists(*io, location)) continue;
     if (iceberg::open_filesystem_table(io, location)->load().metadata->current_snapshot() == nullptr) continue;
     if (read_cursor(partition_folder)) return;  // written meanwhile
-    fail(ErrorKind::corrupt,
-         "{} has no cursor.json, but {} holds rows. Restore it, or write "
-         "{{\"v\":1,\"tableDir\":\"{}\",\"cacheId\":\"…\"}} "
-         "into it, with the cacheId of another partition's or of _hyp_ingest_seq.json",
-         partition_folder, location, name);
+    fail(ErrorKind::corrupt, "{} has no cursor.json, but {} holds rows. {}", partition_folder, location,
+         cursor_remedy(partition_folder));
   }
 }
 
@@ -101,13 +111,8 @@ Json to_json(const CompactionRecord& record) {
   return json;
 }
 
-}  // namespace
-
-std::optional<Cursor> read_cursor(const std::string& partition_folder) {
-  const std::string path = join_path(partition_folder, "cursor.json");
-  const auto text = make_local_file_io()->read_if_exists(path);
-  if (!text) return std::nullopt;
-  const Json json = parse_json(*text, path);
+Cursor parse_cursor(const std::string& text, const std::string& path) {
+  const Json json = parse_json(text, path);
   Cursor cursor{get_string(json, "tableDir", path), find_string(json, "cacheId", path).value_or(""), {}, {}};
   if (cursor.table_dir.empty() || cursor.table_dir[0] == '.' || cursor.table_dir.find('/') != std::string::npos) {
     fail(ErrorKind::corrupt, "{}: tableDir \"{}\" is no folder's name", path, cursor.table_dir);
@@ -119,6 +124,20 @@ std::optional<Cursor> read_cursor(const std::string& partition_folder) {
     if (!is_known) cursor.unknown_members[key] = value;
   }
   return cursor;
+}
+
+}  // namespace
+
+std::optional<Cursor> read_cursor(const std::string& partition_folder) {
+  const std::string path = join_path(partition_folder, "cursor.json");
+  const auto text = make_local_file_io()->read_if_exists(path);
+  if (!text) return std::nullopt;
+  try {
+    return parse_cursor(*text, path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::corrupt) throw;
+    fail(ErrorKind::corrupt, "{}. {}", error.what(), cursor_remedy(partition_folder));
+  }
 }
 
 void write_cursor(const std::string& partition_folder, const Cursor& cursor) {

@@ -298,7 +298,13 @@ int64_t SequenceAllocator::reserve(int64_t count, int64_t above_exclusive) {
   SequenceFile file = *read;
   const int64_t first = file.next_seq;
   const int64_t size = std::max(kBlock, count);
-  if (first > std::numeric_limits<int64_t>::max() - size) fail(ErrorKind::internal, "the ingest sequence is used up");
+  if (first > std::numeric_limits<int64_t>::max() - size) {
+    fail(
+        ErrorKind::corrupt,
+        "{}: nextSeq is {}, and no numbers are left after it. No cache counts so far, so the file was damaged: move it "
+        "away, and the numbers go on above those that tables and watermarks have",
+        state_path(s.cache_root), first);
+  }
   file.next_seq = first + size;
   if (file.opens.empty() || file.opens.back().open_id != s.open_id) {
     // One range of numbers an open, so that a destination's last number of it says which rows it has (P10.5): a process

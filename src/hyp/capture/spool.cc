@@ -112,6 +112,7 @@ struct Spool::State {
   SpoolPosition progress;
   std::optional<SpoolPosition> committed;   // of the receiver's spool: where its frames end that count
   SourcePositions saved;                    // as sources.json
+  bool is_saved = false;                    // that is there
   SourcePositions latest;                   // saved, then what the segments have, unsynced frames included
   SourcePositions foreign;                  // of the cache's other spools, when this one was opened
   std::map<SpoolPosition, HeldFrame> held;  // synced ones, by where they begin
@@ -143,7 +144,14 @@ void Spool::State::recover(bool is_new) {
   committed = committed_end(folder);
   if (committed) cut_uncommitted(folder, *committed);
   saved = load_sources(folder);
+  is_saved = has_sources(folder);
   progress = load_progress(folder);
+  if (!is_saved && !committed && progress.segment > 1) {  // it is written before the first segment is deleted
+    spdlog::warn(
+        "{}/sources.json is gone: which sources were captured is not known any more, and a file that is ingested again "
+        "or a batch that is sent again is taken whole",
+        folder);
+  }
   const std::vector<int64_t> numbers = list_segments(folder);
   next_segment = std::max<int64_t>(progress.segment, 1);
   if (!numbers.empty()) next_segment = std::max(next_segment, numbers.back() + 1);
@@ -634,10 +642,11 @@ void Spool::advance(SpoolPosition progress) {
   State& state = *state_;
   SourcePositions saved;
   std::vector<int64_t> deleted;
-  bool has_sources = false;
+  bool has_sources = false, is_saved = false;
   {
     std::lock_guard guard(state.mutex);
     saved = state.saved;
+    is_saved = state.is_saved || state.committed;
     for (const SegmentRecord& record : state.segments) {
       if (record.number >= progress.segment) break;
       deleted.push_back(record.number);
@@ -646,7 +655,8 @@ void Spool::advance(SpoolPosition progress) {
     }
   }
   SourcePositions pruned;
-  if (has_sources) {
+  if (has_sources || !is_saved) {
+    is_saved = true;
     pruned = prune_sources(saved, now_ms());
     fault_point("spool.advance.before_sources");
     save_sources(state.folder, saved);
@@ -657,6 +667,7 @@ void Spool::advance(SpoolPosition progress) {
     std::lock_guard guard(state.mutex);
     state.progress = progress;
     state.saved = std::move(saved);
+    state.is_saved = is_saved;
     while (!state.segments.empty() && state.segments.front().number < progress.segment) state.segments.pop_front();
     while (!state.held.empty() && state.held.begin()->first < progress) {
       state.held_bytes -= state.held.begin()->second.bytes;

@@ -15,31 +15,47 @@ constexpr int64_t kBatchKeptMs = 7 * kDayMs;
 constexpr int64_t kSourceKeptMs = 90 * kDayMs;
 constexpr int64_t kSourcesVersion = 1;
 
-std::optional<Json> load(const std::string& path) {
+// What `parse` makes of the file; empty if it is absent. `remedy`: where it is damaged.
+template <typename Parse>
+auto load(const std::string& path, const char* remedy, Parse parse) -> decltype(parse(Json())) {
   const std::optional<std::string> text = make_local_file_io()->read_if_exists(path);
-  if (!text) return std::nullopt;
-  Json json = parse_json(*text, path);
-  if (const int64_t version = get_int64(json, "v", path); version != kSourcesVersion) {
-    fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kSourcesVersion);
+  if (!text) return {};
+  try {
+    const Json json = parse_json(*text, path);
+    if (const int64_t version = get_int64(json, "v", path); version != kSourcesVersion) {
+      fail(ErrorKind::unsupported, "{} has version {}; this firn reads version {}", path, version, kSourcesVersion);
+    }
+    return parse(json);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::corrupt) throw;
+    fail(ErrorKind::corrupt, "{}. {}", error.what(), remedy);
   }
-  return json;
 }
+
+constexpr const char* kProgressRemedy =
+    "Remove it: the next flush finds in the tables what they have of the spool, and takes no row twice";
 
 }  // namespace
 
 SourcePositions load_sources(const std::string& spool_folder) {
   const std::string path = join_path(spool_folder, "sources.json");
-  SourcePositions sources;
-  const std::optional<Json> json = load(path);
-  if (!json) return sources;
-  for (const auto& [id, entry] : get_object(*json, "sources", path).items()) {
-    SourcePosition& position = sources[id];
-    position.bytes = get_int64(entry, "bytes", path);
-    position.lines = get_int64(entry, "lines", path);
-    position.done = get_bool(entry, "done", path);
-    position.updated_ms = get_int64(entry, "updatedMs", path);
-  }
-  return sources;
+  constexpr const char* kRemedy =
+      "Restore it; or remove it, and files and batches that are captured again are taken whole, their rows twice";
+  return load(path, kRemedy, [&](const Json& json) {
+    SourcePositions sources;
+    for (const auto& [id, entry] : get_object(json, "sources", path).items()) {
+      SourcePosition& position = sources[id];
+      position.bytes = get_int64(entry, "bytes", path);
+      position.lines = get_int64(entry, "lines", path);
+      position.done = get_bool(entry, "done", path);
+      position.updated_ms = get_int64(entry, "updatedMs", path);
+    }
+    return sources;
+  });
+}
+
+bool has_sources(const std::string& spool_folder) {
+  return make_local_file_io()->stat(join_path(spool_folder, "sources.json")).has_value();
 }
 
 void save_sources(const std::string& spool_folder, const SourcePositions& sources) {
@@ -68,15 +84,14 @@ SourcePositions prune_sources(SourcePositions& sources, int64_t now_ms) {
 
 SpoolPosition load_progress(const std::string& spool_folder) {
   const std::string path = join_path(spool_folder, "progress.json");
-  const std::optional<Json> json = load(path);
-  if (!json) return {};
-  return {get_int64(*json, "segment", path), get_int64(*json, "offset", path)};
+  return load(path, kProgressRemedy, [&](const Json& json) {
+    return SpoolPosition{get_int64(json, "segment", path), get_int64(json, "offset", path)};
+  });
 }
 
 int64_t load_progress_commits(const std::string& spool_folder) {
   const std::string path = join_path(spool_folder, "progress.json");
-  const std::optional<Json> json = load(path);
-  return json ? find_int64(*json, "commits", path).value_or(0) : 0;
+  return load(path, kProgressRemedy, [&](const Json& json) { return find_int64(json, "commits", path).value_or(0); });
 }
 
 void save_progress(const std::string& spool_folder, SpoolPosition progress, std::optional<int64_t> commits) {

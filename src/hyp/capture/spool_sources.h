@@ -14,6 +14,7 @@ using SourcePositions = std::map<std::string, SourcePosition>;
 // Empty if the file is absent; throws corrupt or io if it is there and unreadable: taking sources from their start
 // again would take their rows twice.
 SourcePositions load_sources(const std::string& spool_folder);
+bool has_sources(const std::string& spool_folder);  // whether the file is there
 void save_sources(const std::string& spool_folder, const SourcePositions& sources);
 // Drops batches not updated for 7 days, others not for 90, and returns what it dropped.
 SourcePositions prune_sources(SourcePositions& sources, int64_t now_ms);

@@ -23,7 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const PartitionId kPartition = {"logs", "s"};
@@ -86,6 +88,32 @@ void swap_generation(Cache& cache) {
 
 const Lines kFirst = {row_of(1, kGone), row_of(2, "a"), row_of(3, kGone), row_of(4, "b")};
 const Lines kKept = {row_of(2, "a"), row_of(4, "b")};
+
+TEST(Generations, ALostOrDamagedCursorIsAnErrorThatSaysWhatToWrite) {
+  CacheBox box;
+  Cache cache(box.config);
+  add(cache, kFirst);
+  const std::string path = cache.folder(kPartition) + "/cursor.json";
+  const std::string remedy = fmt::format(R"({{"v":1,"tableDir":"{}","cacheId":"…"}})", generation_of(cache));
+  const auto expect_remedy = [&] {
+    try {
+      cache.hold(kPartition);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::corrupt);
+      EXPECT_THAT(std::string(error.what()), AllOf(HasSubstr("cursor.json"), HasSubstr("write " + remedy)));
+    }
+  };
+  for (const char* damaged : {"", "{", "{}", R"({"v":1,"tableDir":""})"}) {
+    SCOPED_TRACE(damaged);
+    replace_file(path, damaged);
+    expect_remedy();
+  }
+  remove_file(path);
+  expect_remedy();
+  replace_file(path, remedy);
+  EXPECT_EQ(cached_rows(cache, kPartition), sorted_rows(kFirst));
+}
 
 TEST(Generations, AReaderSeesWhatItBeganWithToItsEndAndThenItIsGone) {
   CacheBox box;

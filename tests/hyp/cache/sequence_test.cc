@@ -184,6 +184,22 @@ TEST(Sequence, ADamagedFileContinuesAboveTheWatermarksAndAnOlderOneToo) {
   }
 }
 
+TEST(Sequence, AFileThatHasNoNumbersLeftSaysWhatToDo) {
+  SequenceBox box;
+  box.write_watermark(R"({"v":1,"continuation":{"v":1,"seq":"7000"}})");
+  replace_file(box.file, R"({"v":1,"nextSeq":9223372036854775807,"cacheId":"x","opens":[]})");
+  try {
+    box.allocator().reserve(1, 0);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::corrupt);
+    EXPECT_NE(std::string(error.what()).find(box.file), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("move it away"), std::string::npos) << error.what();
+  }
+  rename_file(box.file, box.root + "/away");
+  EXPECT_EQ(box.allocator().reserve(1, 0), 7001);
+}
+
 TEST(Sequence, AFileThatGoesBackUnderARunningProcessIsNotBelieved) {
   SequenceBox box;
   auto allocator = box.allocator();

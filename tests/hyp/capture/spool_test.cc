@@ -15,12 +15,14 @@
 #include "base/error.h"
 #include "base/fault_point.h"
 #include "hyp/capture/spool_format.h"
+#include "support/captured_log.h"
 #include "support/crash.h"
 #include "support/temp_folder.h"
 
 namespace firn::hyp {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -316,6 +318,50 @@ TEST(Spool, SegmentNumbersAreNeverUsedAgain) {
     EXPECT_TRUE(texts_of(spool->folder()).empty());
     std::filesystem::remove(spool->folder() + "/progress.json");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // no restart is quicker
+  }
+}
+
+TEST(Spool, ALostListOfSourcesIsWarnedOf) {
+  TempFolder root;
+  std::string folder;
+  const auto live = [&](const std::string& source_id) {
+    const CapturedLog log;
+    const auto spool = Spool::open(root.path());
+    folder = spool->folder();
+    spool->append({make_frame("x", source_id, 7)});
+    spool->advance(spool->end());
+    return log.text();
+  };
+  for (const char* source_id : {"", "", "file", "file"}) EXPECT_EQ(live(source_id), "");
+  std::filesystem::remove(folder + "/sources.json");
+  EXPECT_THAT(live(""), AllOf(HasSubstr(folder + "/sources.json is gone"), HasSubstr("taken whole")));
+  EXPECT_EQ(live(""), "") << "told once";
+}
+
+TEST(Spool, ADamagedStateFileIsAnErrorThatSaysWhatToDo) {
+  TempFolder root;
+  std::string folder;
+  SpoolPosition end;
+  {
+    const auto spool = Spool::open(root.path());
+    folder = spool->folder();
+    spool->append({make_frame("x", "file", 7)});
+    spool->advance(end = spool->end());
+  }
+  for (const char* name : {"/progress.json", "/sources.json"}) {
+    SCOPED_TRACE(name);
+    for (const char* damaged : {"", "{", R"({"v":1})"}) {
+      replace_file(folder + name, damaged);
+      try {
+        Spool::open(root.path());
+        ADD_FAILURE() << damaged;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::corrupt);
+        EXPECT_THAT(std::string(error.what()), AllOf(HasSubstr(folder + name), HasSubstr("emove it")));
+      }
+    }
+    std::filesystem::remove(folder + name);
+    Spool::open(root.path());
   }
 }
 
