@@ -6,6 +6,7 @@
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "base/uri.h"
+#include "base/warn_once.h"
 #include "hyp/cache/dataset_columns.h"
 #include "hyp/cache/layout.h"
 #include "hyp/cache/new_table.h"
@@ -108,6 +109,7 @@ class PartitionWriter {
  private:
   enum class OtherColumns : uint8_t { rejected, refused };
   std::optional<Written> write(OtherColumns added, OtherColumns contradicted);
+  void warn_of_timestamp_column() const;
   void widen(const Schema& wanted);
   void widen_as_declared();
   Schema infer(const std::vector<Job>& jobs, const Schema& known) const {
@@ -269,6 +271,21 @@ void PartitionWriter::commit(const Written& written) {
   fault_point("flush.commit");
   iceberg::commit_snapshot(*held_->operations, append);
   fault_point("flush.committed");
+  warn_of_timestamp_column();
+}
+
+void PartitionWriter::warn_of_timestamp_column() const {
+  const std::string& name = config_.primary_timestamp_column;
+  const iceberg::Field* field = name.empty() ? nullptr : metadata_->schema().find_field(std::string_view(name));
+  if (field == nullptr) return;  // it has not come yet
+  if (iceberg::can_transform(iceberg::Transform::parse("day"), *field->type)) return;
+  warn_once(
+      fmt::format("dataset {}: primaryTimestampColumn {} is {}, no time: its rows age by when they were ingested, and "
+                  "archives have "
+                  "no days. Its type is for good: to have a time, declare the column in \"columns\" (timestamptz, or "
+                  "timestamptz_ns "
+                  "for more than 6 digits of a second) of a new dataset, and capture into that",
+                  partition_.dataset, name, field->type->to_string()));
 }
 
 void PartitionWriter::remove(const Written& written) {

@@ -572,8 +572,14 @@ bool RowParser::append_text(ColumnBuilder& column, std::string_view text) {
 bool RowParser::append_timestamp(ColumnBuilder& column, std::string_view text) {
   const bool nanos = column.id == TypeId::timestamp_ns || column.id == TypeId::timestamptz_ns;
   const std::optional<ParsedTimestamp> parsed = nanos ? parse_timestamp_ns(text) : parse_timestamp_us(text);
-  if (!parsed) return reject_text(column, text);
   const bool is_local = column.id == TypeId::timestamp || column.id == TypeId::timestamp_ns;
+  if (!parsed) {
+    if (nanos || !parse_timestamp_ns(text)) return reject_text(column, text);
+    return reject_text(column, text,
+                       fmt::format("it has more than 6 digits of a second; declare the column as {}_ns before its "
+                                   "first rows come, to keep them",
+                                   is_local ? "timestamp" : "timestamptz"));
+  }
   if (is_local && parsed->has_offset && text.back() != 'Z' && text.back() != 'z') {
     return reject_text(column, text, "a timestamp without zone takes no offset but Z");
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/warn_once.h"
 
 namespace firn::hyp {
 namespace {
@@ -34,8 +34,9 @@ PartitionSpec archive_spec(const DatasetConfig& dataset, const Schema& schema) {
   const Field* field = column.empty() ? nullptr : schema.find_field(std::string_view(column));
   if (field == nullptr) return {};
   if (!iceberg::can_transform(Transform::parse("day"), *field->type)) {
-    spdlog::warn("dataset {}: primaryTimestampColumn {} is {}, which has no days; its archive is not partitioned",
-                 dataset.name, column, field->type->to_string());
+    warn_once(
+        fmt::format("dataset {}: primaryTimestampColumn {} is {}, which has no days; its archive is not partitioned",
+                    dataset.name, column, field->type->to_string()));
     return {};
   }
   return iceberg::make_partition_spec({{column, "day"}}, schema);

@@ -15,6 +15,7 @@
 #include "hyp/capture/ingest.h"
 #include "hyp/capture/spool_format.h"
 #include "iceberg/commit/commit.h"
+#include "support/captured_log.h"
 #include "support/crash.h"
 
 namespace firn::hyp {
@@ -134,6 +135,25 @@ TEST(Flush, ARejectOfWhichOnlyTheBeginningWasKeptSaysSo) {
   EXPECT_EQ(rejects[0]["line"], 2);
   EXPECT_EQ(rejects[1]["text"], too_long);
   EXPECT_FALSE(rejects[1].contains("cut"));
+}
+
+TEST(Flush, APrimaryTimestampThatIsNoTimeIsWarnedOfOnceADataset) {
+  CacheBox box;
+  for (const char* dataset : {"timed", "nanos", "numbers"}) box.declare(dataset).primary_timestamp_column = "at";
+  Cache cache(box.config);
+  const CapturedLog log;
+  for (int i = 0; i < 2; ++i) {
+    ingest(cache, {make_frame("timed", "a", {R"({"at":"2024-02-29T12:00:00Z"})", R"({"n":1})"}),
+                   make_frame("nanos", "a", {R"({"at":"2024-02-29T12:00:00.123456789Z"})"}),
+                   make_frame("nanos", "b", {R"({"at":"2024-02-29T12:00:00.123456789Z"})"}),
+                   make_frame("numbers", "a", {R"({"at":1709208000})"})});
+  }
+  const std::string text = log.text();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+  for (const char* words : {"dataset nanos: primaryTimestampColumn at is string", "timestamptz_ns",
+                            "dataset numbers: primaryTimestampColumn at is long"}) {
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  }
 }
 
 TEST(Flush, OnlyRejectsMakeNoTable) {

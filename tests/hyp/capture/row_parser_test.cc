@@ -200,6 +200,8 @@ TEST(RowParser, ValuesOfAnotherTypeNameColumnExpectedAndFound) {
   EXPECT_EQ(rejection(R"({"b":"true"})", schema), "b: expected boolean, found the string \"true\"");
   EXPECT_EQ(rejection(R"({"d":"1.0"})", schema), "d: expected double, found the string \"1.0\"");
   EXPECT_THAT(rejection(R"({"t":"yesterday"})", schema), HasSubstr("t: expected timestamptz"));
+  EXPECT_THAT(rejection(R"({"t":"2024-02-29T12:00:00.123456789Z"})", schema),
+              testing::AllOf(HasSubstr("more than 6 digits of a second"), HasSubstr("timestamptz_ns")));
   EXPECT_THAT(rejection(R"({"st":{"x":"y"}})", schema), HasSubstr("st.x: expected int"));
   EXPECT_THAT(rejection(R"({"st":[]})", schema), HasSubstr("found an array"));
   EXPECT_THAT(rejection(R"({"li":{"0":1}})", schema), HasSubstr("found an object"));
