@@ -123,7 +123,12 @@ struct FaultProxy::State {
   int64_t next_index = 0;
   std::vector<std::string> late;
   std::set<int> open;  // sockets that somebody may wait on
-  std::list<std::thread> threads;
+  struct Connection {
+    std::thread thread;
+    std::atomic<bool> has_ended{false};
+  };
+  std::list<Connection> connections;
+  std::thread acceptor;
 
   struct Listed {  // a socket in `open` while it lives
     State& state;
@@ -240,6 +245,23 @@ struct FaultProxy::State {
     return false;
   }
 
+  // Of the acceptor's thread. Those that ended are let go: long runs fork all the time, with all that they hold.
+  void begin_connection(int fd) {
+    for (auto it = connections.begin(); it != connections.end();) {
+      if (!it->has_ended) {
+        ++it;
+        continue;
+      }
+      it->thread.join();
+      it = connections.erase(it);
+    }
+    Connection& connection = connections.emplace_back();
+    connection.thread = std::thread([this, fd, &connection] {
+      serve(fd);
+      connection.has_ended = true;
+    });
+  }
+
   void serve(int fd) {
     const Socket client(fd);
     const Listed listed(*this, fd);
@@ -261,15 +283,13 @@ FaultProxy::FaultProxy(uint16_t server_port) : state_(std::make_unique<State>())
     fail_errno(errno, "listen");
   }
   s.port = ntohs(address.sin_port);
-  const std::lock_guard guard(s.mutex);
-  s.threads.emplace_back([&s] {
+  s.acceptor = std::thread([&s] {
     for (;;) {
       const int fd = ::accept4(s.listener, nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0 && !s.is_stopping && (errno == EINTR || errno == ECONNABORTED)) continue;
       if (fd < 0) return;
       ++s.num_connections;
-      const std::lock_guard guard(s.mutex);
-      s.threads.emplace_back([&s, fd] { s.serve(fd); });
+      s.begin_connection(fd);
     }
   });
 }
@@ -278,17 +298,12 @@ FaultProxy::~FaultProxy() {
   State& s = *state_;
   s.is_stopping = true;
   ::shutdown(s.listener, SHUT_RDWR);
-  for (;;) {
-    std::thread thread;
-    {
-      const std::lock_guard guard(s.mutex);
-      for (const int fd : s.open) ::shutdown(fd, SHUT_RDWR);
-      if (s.threads.empty()) break;
-      thread = std::move(s.threads.front());
-      s.threads.pop_front();
-    }
-    thread.join();
+  s.acceptor.join();
+  {
+    const std::lock_guard guard(s.mutex);
+    for (const int fd : s.open) ::shutdown(fd, SHUT_RDWR);
   }
+  for (State::Connection& connection : s.connections) connection.thread.join();
   ::close(s.listener);
 }
 
