@@ -91,7 +91,7 @@ bool is_rotated_name(std::string_view name, std::string_view other) {
 std::string name_before_rotation(const std::string& pattern, const std::string& other) {
   for (size_t at = other.find_last_of(".-_"); at != std::string::npos && at > 0;
        at = other.find_last_of(".-_", at - 1)) {
-    const std::string name = other.substr(0, at);
+    std::string name = other.substr(0, at);
     if (is_rotated_name(name, other) && ::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0) return name;
   }
   return "";
