@@ -132,9 +132,8 @@ struct FlushOptions {
 };
 
 // Moves what the spool holds into the cache tables (P6), a range after another; each is one commit a partition.
-// Rejected lines go to <cacheRoot>/rejects/<dataset>.ndjson: {time,
-// spool, segment, offset, lineOffset, source, line, column, reason, text | textBase64, cut?, lineBytes?}. Throws what
-// concerns the spool or the allocator as a whole.
+// Rejected lines go to <cacheRoot>/rejects/<dataset>.ndjson: {time, spool, segment, offset, lineOffset, source, line,
+// column, reason, text | textBase64, cut?, lineBytes?}. Throws what concerns the spool or the allocator as a whole.
 FlushReport flush(Cache& cache, Spool& spool, const FlushOptions& options = {});
 
 // For a process that has just opened the spool, before it captures: what comes is routed to partitions as configured

@@ -281,10 +281,9 @@ void PartitionWriter::warn_of_timestamp_column() const {
   if (iceberg::can_transform(iceberg::Transform::parse("day"), *field->type)) return;
   warn_once(
       fmt::format("dataset {}: primaryTimestampColumn {} is {}, no time: its rows age by when they were ingested, and "
-                  "archives have "
-                  "no days. Its type is for good: to have a time, declare the column in \"columns\" (timestamptz, or "
-                  "timestamptz_ns "
-                  "for more than 6 digits of a second) of a new dataset, and capture into that",
+                  "archives have no days. Its type is for good: to have a time, declare the column in \"columns\" "
+                  "(timestamptz, or timestamptz_ns for more than 6 digits of a second) of a new dataset, and capture "
+                  "into that",
                   partition_.dataset, name, field->type->to_string()));
 }
 
